@@ -113,14 +113,11 @@ def read_stored(folder: Path, *, verify: bool = False) -> Events:
         verify: Whether to compare all checksums now, and to check the values of the links as well.
     """
     stored = StoredIndex(folder, read_description(folder))
-    found, arrays = stored.description, stored.network
+    arrays = stored.network
     stored.check_sizes()
-    try:
-        events = map_events(arrays, found, verify=verify)
-        if verify:
-            _ = stored.index
-    except (DataError, KeyError, TypeError, ValueError) as error:
-        raise StorageError(f"{folder}: damaged ({error}); {BUILD_AGAIN}") from error
+    events = map_events(folder, arrays, stored.description, BUILD_AGAIN, verify=verify)
+    if verify:
+        _ = stored.index
     events.stored = stored
     return events
 
@@ -136,22 +133,22 @@ def read_columns(folder: Path) -> Events:
     found = read_sealed(folder / COLUMNS, READ_AGAIN)
     if not isinstance(found.get("files"), dict):
         raise StorageError(f"{folder}: written by another version of cawn; {READ_AGAIN}")
+    return map_events(folder, read_arrays(folder, found["files"], remedy=READ_AGAIN), found, READ_AGAIN)
+
+
+def map_events(folder: Path, arrays: Arrays, found: dict[str, Any], remedy: str, *, verify: bool = False) -> Events:
+    """Events of the arrays of a folder, as `describe_network` describes them; with `verify`, every value is checked."""
     try:
-        return map_events(read_arrays(folder, found["files"], remedy=READ_AGAIN), found)
+        check_columns(arrays, found["links"], found["nodes"])
+        check_name_arrays(arrays, found["nodes"])
+        if verify:
+            check_names(arrays)
+            check_links(arrays, found["nodes"])
+        events = Events.of_arrays(found["nodes"], arrays)
+        events.columns, events.node_columns = (_attributes(found[key]) for key in ("columns", "node_columns"))
+        events.reading = Reading.from_dict(found["reading"])
     except (DataError, KeyError, TypeError, ValueError) as error:
-        raise StorageError(f"{folder}: damaged ({error}); {READ_AGAIN}") from error
-
-
-def map_events(arrays: Arrays, found: dict[str, Any], *, verify: bool = False) -> Events:
-    """Events of these arrays, as `describe_network` describes them; with `verify`, every value is checked."""
-    check_columns(arrays, found["links"], found["nodes"])
-    check_name_arrays(arrays, found["nodes"])
-    if verify:
-        check_names(arrays)
-        check_links(arrays, found["nodes"])
-    events = Events.of_arrays(found["nodes"], arrays)
-    events.columns, events.node_columns = (_attributes(found[key]) for key in ("columns", "node_columns"))
-    events.reading = Reading.from_dict(found["reading"])
+        raise StorageError(f"{folder}: damaged ({error}); {remedy}") from error
     return events
 
 

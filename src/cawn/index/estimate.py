@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from cawn.index.features import PairParts
 from cawn.index.files import write_index
 from cawn.index.index import MAX_EVENTS
 from cawn.index.sizes import LINK_BYTES, Counts, index_bytes, memory_to_build, temporary_bytes
+from cawn.progress import progress
 
 _TRIAL = 1 << 19  # links
 _LEAST = 48 << 20  # bytes of memory of a trial
@@ -69,6 +69,7 @@ def estimate(counts: Counts, num_decays: int, parts: PairParts, limit: int, thre
     building = memory_to_build(counts, num_decays, parts)
     temporary = temporary_bytes(counts, parts) if building > limit else 0
     share = min(_TRIAL / counts.links, 1.0)
+    quiet: Any = partial(progress, quiet=True)
     for scale in (0.01 * share, share):  # the first one compiles
         events = _network(Counts(*(max(int(scale * count), 2) for count in counts)))
         memory = 1 << 62
@@ -79,7 +80,7 @@ def estimate(counts: Counts, num_decays: int, parts: PairParts, limit: int, thre
         decays = tuple(ladder(1.0)[:1]) * num_decays
         with tempfile.TemporaryDirectory(prefix="cawn-") as folder:
             start = time.perf_counter()
-            write_index(events, decays, 1.0, parts, Path(folder), memory=memory, threads=threads, report=_silent)
+            write_index(events, decays, 1.0, parts, Path(folder), memory=memory, threads=threads, report=quiet)
             seconds = time.perf_counter() - start
     return Estimate(index + links, building, index + links, temporary, seconds / len(events) * counts.links)
 
@@ -90,8 +91,3 @@ def _network(counts: Counts) -> Events:
     pairs = rng.integers(0, counts.nodes, (2, max(counts.pairs, 1)))
     src, dst = pairs[:, rng.integers(0, pairs.shape[1], counts.links)]
     return Events(src, dst, np.arange(counts.links), num_nodes=counts.nodes)
-
-
-@contextmanager
-def _silent(*_: Any, **__: Any) -> Iterator[Callable[[float], object]]:
-    yield lambda _: None

@@ -126,7 +126,7 @@ class _Build:
             sizes = {name: stamp[0] for name, stamp in held["files"].items()}
             if all((network / name).is_file() and (network / name).stat().st_size == sizes[name] for name in sizes):
                 arrays = read_arrays(network, held["files"], verify=False, remedy=READ_AGAIN)
-                self.network = map_events(arrays, held)
+                self.network = map_events(network, arrays, held, READ_AGAIN)
             else:
                 del self._state["network"]
         self._remove_others()

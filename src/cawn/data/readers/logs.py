@@ -6,8 +6,8 @@ import os
 import re
 import shutil
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
@@ -59,6 +59,8 @@ class LogSource:
     ) -> None:
         chosen = columns | {"nodes": nodes, "node": node}
         self._found = _find(source, [role for role, column in chosen.items() if column is not None])
+        self._with_features = _authors_files(self._found)
+        self.needs_memory = isinstance(self._found, Events) or bool(self._with_features)  # for its arrays
         if nodes is None and node is not None:
             raise DataError(f"node={brief(node)}: is a column of nodes, but nodes is not given")
         self._nodes = None
@@ -70,11 +72,6 @@ class LogSource:
         self._wanted, self._recorded = Reading.of(**columns), recorded
         self._delimiter, self._header = delimiter, header
 
-    @property
-    def needs_memory(self) -> bool:
-        """Whether there are arrays of events or of features in memory, or the files have them."""
-        return isinstance(self._found, Events) or bool(_authors_files(self._found))
-
     def read(self) -> Events:
         """The events in memory."""
         events = self._found
@@ -82,8 +79,8 @@ class LogSource:
             log = self.scan(Store(), _UNLIMITED, partial(progress, quiet=True))
             arrays: dict[str, Any] = {name: column.finish() for name, column in log.columns.items()}
             events = log.events(arrays)
-            if events.msg is None and (files := _authors_files(self._found)):
-                events = _with_features(events, files)
+            if events.msg is None and self._with_features:
+                events = _with_features(events, self._with_features)
         return self.with_nodes(events)
 
     def scan(self, store: Store, limits: Limits, report: ShowProgress) -> Log:
@@ -219,7 +216,7 @@ def write_columns(source: Any, folder: Path, limits: Limits, report: ShowProgres
     Args:
         source: What `cawn.read` takes. A table is in memory already, and so are files of the CAW authors'
             preprocessing, with arrays of features.
-        folder: Where these files must not exist yet.
+        folder: Without such files yet.
         limits: Of what is held in memory at once; see `limits_of`.
         report: Shows progress.
         options: Those of `cawn.read`.
@@ -230,46 +227,34 @@ def write_columns(source: Any, folder: Path, limits: Limits, report: ShowProgres
         StorageError: If the files cannot be written. Nothing is left in the folder then, nor after Ctrl-C.
     """
     log = LogSource(source, **options)
-    with storing(folder), _removed_on_error(folder):
-        if log.needs_memory:
-            events = log.read()
-            held: dict[str, Any] = events.arrays
-            held[ROWS] = None if np.array_equal(events.rows, np.arange(len(events))) else events.rows
-        else:
-            events, held = log.with_nodes(_scanned(log, folder, limits, report)), {}
-        for name, array in (held | {"x": events.x, SLOTS: events.names.slots}).items():
-            if array is not None:
-                write_array(folder / f"{name}.npy", array)
-        sync(folder)
-        mapped = Events.of_arrays(events.num_nodes, _mapped(folder, [path.stem for path in folder.glob("*.npy")]))
+    with storing(folder):
+        try:
+            if log.needs_memory:
+                events = log.read()
+                held: dict[str, Any] = events.arrays
+                held[ROWS] = None if np.array_equal(events.rows, np.arange(len(events))) else events.rows
+            else:
+                with temporary_folder(folder / ROWS) as work:
+                    found = log.scan(Store(work), limits, report)
+                    for name, column in found.columns.items():
+                        os.rename(str(column.finish()), folder / f"{name}.npy")
+                events, held = log.with_nodes(found.events(_mapped(folder))), {}
+            for name, array in (held | {"x": events.x, SLOTS: events.names.slots}).items():
+                if array is not None:
+                    write_array(folder / f"{name}.npy", array)
+            sync(folder)
+            mapped = Events.of_arrays(events.num_nodes, _mapped(folder))
+        except BaseException:
+            for path in folder.glob("*.npy"):
+                path.unlink()
+            raise
     mapped.columns, mapped.node_columns = events.columns, events.node_columns
     mapped.reading = events.reading or Reading()
     return mapped
 
 
-@contextmanager
-def _removed_on_error(folder: Path) -> Iterator[None]:
-    """Remove the arrays that were written to the folder if this context fails."""
-    before = set(folder.glob("*.npy"))
-    try:
-        yield
-    except BaseException:
-        for path in set(folder.glob("*.npy")) - before:
-            path.unlink()
-        raise
-
-
-def _scanned(log: LogSource, folder: Path, limits: Limits, report: ShowProgress) -> Events:
-    """The events of a log whose columns are written to the folder."""
-    with temporary_folder(folder / ROWS) as work:
-        found = log.scan(Store(work), limits, report)
-        for name, column in found.columns.items():
-            os.rename(str(column.finish()), folder / f"{name}.npy")
-    return found.events(_mapped(folder, found.columns))
-
-
-def _mapped(folder: Path, names: Iterable[str]) -> dict[str, Array]:
-    return {name: map_array(folder / f"{name}.npy", READ_AGAIN) for name in names}
+def _mapped(folder: Path) -> dict[str, Array]:
+    return {path.stem: map_array(path, READ_AGAIN) for path in folder.glob("*.npy")}
 
 
 # The arguments `memory` and `out` of `cawn.read`.
