@@ -15,23 +15,8 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from cawn.checks import Array
+from cawn.index.kernels import lists
 from cawn.index.kernels.building import CUT, IN_PLACE, LINK, NODE
-from cawn.index.kernels.lists import (
-    BEFORE,
-    CHAINED,
-    EXACT,
-    LENGTH,
-    SINCE,
-    START_BITS,
-    add_keys,
-    count_before,
-    count_below,
-    find_row,
-    find_slot,
-    first_slot,
-    room_for,
-    slots_for,
-)
 from cawn.kernels.jit import inline, njit
 from cawn.kernels.keys import pair_key
 
@@ -72,13 +57,13 @@ def memory_barrier(typing_context: Any) -> Any:
 @njit
 def number_keys(wanted: Array, keys: Array, slots: Array, size: int, rows: Array) -> int:
     """Write the row of each key; new ones get rows from `size` on, and are written to `keys`. Returns the new size."""
-    known, new = keys[:size], slots_for(wanted.size)
+    known, new = keys[:size], lists.slots_for(wanted.size)
     for i in range(wanted.size):  # brings the slots into the cache: these reads need not wait for each other
-        rows[i] = slots[first_slot(wanted[i], slots.size - 1)]
+        rows[i] = slots[lists.first_slot(wanted[i], slots.size - 1)]
     for i in range(wanted.size):
-        rows[i] = find_row(known, slots, wanted[i])
+        rows[i] = lists.find_row(known, slots, wanted[i])
         if rows[i] < 0:
-            slot = find_slot(keys, new, wanted[i])
+            slot = lists.find_slot(keys, new, wanted[i])
             if new[slot] < 0:
                 new[slot], keys[size] = size, wanted[i]
                 size += 1
@@ -94,8 +79,8 @@ def plan(rows: Array, count: int, span: Array) -> tuple[Array, ...]:
     of an `Extension`.
     """
     row, which = np.empty((2, rows.size), np.int64)
-    m, order = number_keys(rows, row, slots_for(0), 0, which), np.empty(count, np.int64)
-    more, keep, start = np.zeros(m, np.int64), span[row[:m]] & LENGTH, span[row[:m]] >> START_BITS
+    m, order = number_keys(rows, row, lists.slots_for(0), 0, which), np.empty(count, np.int64)
+    more, keep, start = np.zeros(m, np.int64), span[row[:m]] & lists.LENGTH, span[row[:m]] >> lists.START_BITS
     for i in range(count):
         order[i] = more[which[i]]
         more[which[i]] += 1
@@ -116,7 +101,7 @@ def find_places(ties: Ties, which: Array, link: Array, start: Array, keep: Array
     for i in range(entries.size - 1, -1, -1):  # the first one of each list comes last
         d, key = which[i], keys[(entries[i] >> 1) - begin]
         size = keep[d]
-        lo, hi = count_below(link, start[d], size, begin), size
+        lo, hi = lists.count_below(link, start[d], size, begin), size
         while lo < hi:  # past all entries with at most this key
             mid = (lo + hi) >> 1
             if keys[(link[start[d] + mid] >> 1) - begin] <= key:
@@ -139,31 +124,31 @@ def reserve(
     needed = used[ENTRIES]
     for d in range(row.size):
         packed = span[row[d]]
-        size = packed & LENGTH
+        size = packed & lists.LENGTH
         replaced = is_late or keep[d] < size
-        room = size if packed & EXACT else room_for(size)
-        moved_from[d], start[d] = IN_PLACE, packed >> START_BITS
+        room = size if packed & lists.EXACT else lists.room_for(size)
+        moved_from[d], start[d] = IN_PLACE, packed >> lists.START_BITS
         if replaced or keep[d] + more[d] > room:
-            header = 1 if replaced or packed & CHAINED else 0
+            header = 1 if replaced or packed & lists.CHAINED else 0
             moved_from[d], start[d] = start[d], needed + header
-            needed += header + room_for(keep[d] + more[d])
+            needed += header + lists.room_for(keep[d] + more[d])
     if needed > link.size:
         return int(needed)
     used[ENTRIES] = needed
     for d in range(row.size):
         packed = span[row[d]]
-        size, flags = packed & LENGTH, packed & CHAINED
+        size, flags = packed & lists.LENGTH, packed & lists.CHAINED
         if moved_from[d] == IN_PLACE:
-            flags |= packed & EXACT  # where there is room for none
+            flags |= packed & lists.EXACT  # where there is room for none
         else:
-            used[UNUSED] += size if packed & EXACT else room_for(size)
+            used[UNUSED] += size if packed & lists.EXACT else lists.room_for(size)
             if is_late or keep[d] < size:
-                chain[used[CHAIN], SINCE], chain[used[CHAIN], BEFORE] = version, packed
-                link[start[d] - 1], flags = used[CHAIN], CHAINED
+                chain[used[CHAIN], lists.SINCE], chain[used[CHAIN], lists.BEFORE] = version, packed
+                link[start[d] - 1], flags = used[CHAIN], lists.CHAINED
                 used[CHAIN] += 1
             elif flags:
                 link[start[d] - 1] = link[moved_from[d] - 1]
-        new_span[d] = start[d] << START_BITS | flags | (keep[d] + more[d])
+        new_span[d] = start[d] << lists.START_BITS | flags | (keep[d] + more[d])
     return 0
 
 
@@ -191,7 +176,7 @@ def extend_nodes(
         start, keep = extension.start[other], extension.keep[other]
         earlier = keep if keep > 0 and time[start + keep - 1] < t[e] else 0  # at least
         stop = start + keep + extension.more[other]
-        hop[position[i], CUT] = earlier + count_before(time, start + earlier, stop, t[e])
+        hop[position[i], CUT] = earlier + lists.count_before(time, start + earlier, stop, t[e])
 
 
 @njit
@@ -256,5 +241,5 @@ def publish(span: Array, keys: Array, slots: Array, first_key: int, num_keys: in
     memory_barrier()
     for d in range(extension.row.size):
         span[extension.row[d]] = extension.span[d]
-    add_keys(keys, first_key, num_keys, slots)
+    lists.add_keys(keys, first_key, num_keys, slots)
     memory_barrier()
