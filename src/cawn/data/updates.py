@@ -183,20 +183,17 @@ class Draft:
         form, limits = self._form.times, self._range
         first, last = (low, high) if limits is None else (min(low, limits[0]), max(high, limits[1]))
         check_bounds(first, last, new.t.dtype)
-        if new.clock is not None and len(new) > 1 and not _is_usual(low, limits):
+        is_usual = limits is not None and 0 < limits[1] - limits[0] >= limits[0] - low
+        if new.clock is not None and len(new) > 1 and not is_usual:
             raise DataError("entries that are long before all links can only be added one by one")
         if limits is None:
             return low, high
-        if not self._rules.late and (late := self._count_late(new, limits[1])):
-            raise LateLinks(f"{late:,} links are older than the newest one ({limits[1]}); such links are refused")
+        if not self._rules.late:  # in a stream, links must not be older than the entries before them either
+            before = np.maximum.accumulate(np.append(limits[1], new.t[:-1])) if new.clock is not None else limits[1]
+            if late := int((new.t < before).sum()):
+                raise LateLinks(f"{late:,} links are older than the newest one ({limits[1]}); such links are refused")
         _refuse_impossible(low, high, limits, form, self._rules.max_ahead, new.clock)
         return first, last
-
-    @staticmethod
-    def _count_late(new: Arrivals, newest: Any) -> int:
-        """The number of links that are older than the newest one: in a stream, than the entries before them too."""
-        before = newest if new.clock is None else np.maximum.accumulate(np.append(newest, new.t[:-1]))
-        return int((new.t < before).sum())
 
 
 _NONE = np.empty(0, np.int64)
@@ -210,11 +207,6 @@ def _rows(src: Array, dst: Array, t: Array, msg: Array | None) -> Array:
         parts.append(np.ascontiguousarray(msg + np.float32(0)).view(np.uint8).reshape(len(t), -1))
     rows = np.ascontiguousarray(np.concatenate(parts, axis=1))
     return rows.view(f"V{rows.shape[1]}").reshape(-1)
-
-
-def _is_usual(low: Any, held: tuple[Any, Any] | None) -> bool:
-    """Whether links from this time on are accepted one by one if they are accepted together."""
-    return held is not None and 0 < held[1] - held[0] >= held[0] - low
 
 
 def _refuse_impossible(

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from cawn.checks import check_choice, check_integer, check_number, is_integer
 from cawn.data.events import link_arrays
-from cawn.data.times import cast_times
+from cawn.data.times import cast_times, check_span
 from cawn.errors import LateEventError, QueryError, brief
 from cawn.walks.kernels import ring as cpu_ring
 from cawn.walks.sampling import Sampler, check_alphas, query_arrays
@@ -99,7 +99,7 @@ class Stream(Sampler):
         late = self._late_events(t)
         src, dst, t = src[~late], dst[~late], t[~late]
         if len(src):
-            self._refuse_span(t)
+            check_span(np.array([t[0] if self._oldest is None else self._oldest, t[-1]]))
             self._grow(int(max(src.max(), dst.max())) + 1, t.dtype)
             cpu_ring.append_links(self._rings, src, dst, t, self._num_events)
             self._oldest = t[0] if self._oldest is None else self._oldest
@@ -149,14 +149,6 @@ class Stream(Sampler):
             self._rings = grown
         self._dtype = dtype
         self._num_nodes = max(self._num_nodes, needed)
-
-    def _refuse_span(self, t: npt.NDArray[Any]) -> None:
-        """Refuse times whose difference from the first time overflows."""
-        span = t[-1].item() - (t[0] if self._oldest is None else self._oldest).item()
-        if span > (np.iinfo(np.int64).max if t.dtype == np.int64 else np.finfo(np.float64).max):
-            raise QueryError(
-                f"t={t[-1]} is further from the first event than {t.dtype} can represent; use a coarser unit of time"
-            )
 
     def _late_events(self, times: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Mask of the events that are older than an earlier one; an error unless they may be dropped."""

@@ -244,16 +244,15 @@ def _fetch_copy(dataset: Dataset, progress: Progress | None, *, force: bool = Fa
 
 def _find_copy(dataset: Dataset) -> Copy | None:
     """The local copy that `load` uses, if there is one."""
-    folder = os.environ.get("CAWN_DATA")
-    if folder:
+    if folder := os.environ.get("CAWN_DATA"):
         prepared = Path(os.path.expanduser(folder)) / dataset.name / "edges.csv.gz"
         if prepared.is_file():
             return prepared, None
-    if dataset.package is not None:
-        with suppress(StorageError):
-            return _installed(dataset), dataset.sources[0]
-        return None
-    return _cached(dataset)
+    if dataset.package is None:
+        return _cached(dataset)
+    with suppress(StorageError):
+        return _installed(dataset), dataset.sources[0]
+    return None
 
 
 def cache_folder() -> Path:
