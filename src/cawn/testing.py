@@ -27,8 +27,8 @@ from cawn.data.events import Events
 from cawn.errors import QueryError, brief
 from cawn.learn.reporting import Progress
 from cawn.learn.runs import load_system, read_run
-from cawn.learn.testing import Run
 from cawn.learn.task import Task
+from cawn.learn.testing import Run
 from cawn.learn.trainer import Trainer
 from cawn.systems.base import PrefixScorer, Scorer, Seeded, System
 from cawn.systems.settings import Settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -91,7 +92,7 @@ def build_lists(
 
 
 def empty_columns(
-    kind: Kind, size: int, num_decays: int, decays: Array, times: type[np.generic] = np.int64, *, room: bool
+    kind: Kind, size: int, num_decays: int, decays: Array, times: Any = np.int64, *, room: bool
 ) -> Columns:
     """The columns of `size` entries, and their sums; with `room` for more, memory that is not taken before it is
     written to."""
