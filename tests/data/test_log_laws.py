@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,62 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cawn
-from cawn.data.events import PER_LINK
-from cawn.data.names import SLOTS
 from cawn.data.readers.links import Limits
 from cawn.data.readers.logs import write_columns
 from cawn.data.readers.query_files import PairFile
-from link_files import named_links, written
+from link_files import SMALL, assert_same, named_links, written
 
-SMALL = Limits(piece=48, names=1 << 20, sorting=400, block=3)
 LAW = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-def read_or_refused(source: Any, **options: Any) -> cawn.Events | str:
-    """The events, which are checked, or the message."""
-    try:
-        events = cawn.read(source, **options)
-    except cawn.CawnError as error:
-        reason = str(error)
-        assert "\n" not in reason
-        assert len(reason) < 2000
-        return reason
-    assert len(events) == len(events.src) == len(events.dst) == len(events.t) > 0
-    assert events.src.dtype == events.dst.dtype == np.int32
-    assert events.t.dtype in (np.int64, np.float64)
-    assert (events.t[1:] >= events.t[:-1]).all()
-    assert np.isfinite(events.t).all()
-    assert 0 <= min(events.src.min(), events.dst.min()) <= max(events.src.max(), events.dst.max()) < events.num_nodes
-    assert len(events.labels) == events.num_nodes == len(set(events.labels.tolist()))
-    assert sorted(events.rows.tolist()) == list(range(len(events)))
-    if events.msg is not None:
-        assert np.isfinite(events.msg).all()
-        assert len(events.msg) == len(events)
-    return events
-
-
-def assert_same(source: Any, folder: Path, limits: Limits = SMALL, **options: Any) -> cawn.Events | str:
-    """The columns in the folder are those of `cawn.read`, or both refuse the log."""
-    folder.mkdir()
-    expected = read_or_refused(source, **options)
-    if isinstance(expected, str):
-        with pytest.raises(cawn.DataError):
-            write_columns(source, folder, limits, **options)
-        assert list(folder.iterdir()) == []
-        return expected
-    events = write_columns(source, folder, limits, **options)
-    held = {name: getattr(expected, name) for name in ("src", "dst", "t", "x", *PER_LINK)}
-    held["rows"] = None if np.array_equal(expected.rows, np.arange(len(expected))) else expected.rows
-    held |= expected.names.arrays | {SLOTS: expected.names.slots}
-    held = {name: array for name, array in held.items() if array is not None}
-    assert sorted(path.name for path in folder.iterdir()) == sorted(f"{name}.npy" for name in held)
-    for name, array in held.items():
-        written_array = np.load(folder / f"{name}.npy")
-        assert (written_array.dtype, written_array.tolist()) == (array.dtype, array.tolist()), name
-    for name in ("reading", "columns", "node_columns", "num_nodes"):
-        assert getattr(events, name) == getattr(expected, name), name
-    assert events.ids(expected.labels).tolist() == list(range(expected.num_nodes))
-    return events
 
 
 WORDS, TEXT = ["red", "blue", None], pa.string()
@@ -167,48 +116,6 @@ def test_any_rows_of_a_file(tmp_path: Path, kind: str) -> None:
         names = [name for chunk in chunks for name in chunk.column("src").to_pylist()]
         assert names == [f"n{i}" for i in range(first, 100 if stop is None else stop)]
         assert all(len(chunk) == 7 for chunk in chunks[:-1])
-
-
-HEADER, ROW = "src,dst,t,w,c\n", "ann,bob,1,1,x\n"
-LITERAL = [
-    "src dst t\n1  2\t3\n 4 5 1 \n\n2 2 2\n",
-    "# a comment\n# another\n10,20,3\n20,30,1\n\n10,30,2\n",
-    "\ufeffsrc,dst,t\r\na,b,3\r\nb,c,1\r\n",
-    "src,dst,t\rann,bob,3\rbob,ann,1\r",
-    'src,dst,t\n"a\nb",c,3\nc,"d ""e"", f",1\n"g",h,2\n',
-    "user_id,item_id,timestamp,state_label,features\n0,0,0,0,0.5,1\n1,0,36,0,0,0\n0,1,77,1,0,0\n",
-    "src, dst, t\nann, bob, 2024-01-02\nbob, ann, 2024-01-01\n",
-    "src,dst,t\n7.0,8,1\n7,8.0,2\nann,9,3\n",
-    "src,dst,t\n" + f"{'x' * 300},b,1\n" * 3 + "a,b,0\n",
-    "src,dst,t\n" + "a,b,1\n" * 20 + "a,b,2.5\n",
-    "src,dst,t\n" + "a,b,2024-01-01\n" * 20 + "a,b,2300-01-01\n",
-]
-
-
-@pytest.mark.parametrize(
-    ("text", "options"),
-    [
-        *((text, {}) for text in LITERAL),
-        (HEADER + 9 * ROW + "ann,bob,noon,1,x\n" + ROW, {}),
-        (HEADER + 9 * ROW + "ann,,2,1,x\n", {}),
-        (HEADER + 9 * ROW + "ann,bob,2\n" + ROW, {}),
-        (HEADER + 9 * ROW + '"ann\nie",bob,2,1,x\n' + "ann,bob,3,4\n", {}),
-        (HEADER + 9 * ROW + "ann,bob,2,many,x\n", {"msg": "w"}),
-        (HEADER + 9 * ROW + "ann,bob,2,-1,x\n", {"weight": "w"}),
-        (HEADER + 9 * ROW.replace("1,x", "0,x"), {"weight": "w"}),
-        (HEADER + 9 * ROW.replace("1,x", "2024-01-01,x"), {"msg": "w"}),
-        (HEADER + 9 * ROW.replace("1,x", "7,x") + "ann,bob,2,true,x\n", {"msg": "w"}),
-        (HEADER + 9 * "ann,bob,9223372036854775807,1,x\nann,bob,-9223372036854775807,1,x\n", {}),
-    ],
-)
-def test_literal_logs(tmp_path: Path, text: str, options: dict) -> None:
-    """A row that is wrong is named alike in any piece."""
-    log = written(tmp_path / "log.csv", text)
-    found = assert_same(log, tmp_path / "columns", **options)
-    assert isinstance(found, str) == text.startswith(HEADER)
-    if isinstance(found, str):
-        with pytest.raises(cawn.DataError, match=re.escape(found)):
-            write_columns(log, tmp_path / "columns", SMALL, **options)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "json", "stream", "file", "table"])

@@ -3,6 +3,7 @@
 import bz2
 import csv
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from cawn.data.attributes import Attribute
 from cawn.data.datasets import CATALOG
 from cawn.data.hashing import hash_ids
 from cawn.data.reading import Reading
-from link_files import ROWS, SORTED, named_links, written
+from link_files import ROWS, SORTED, assert_same, named_links, of_words, written
 
 
 def lines(delimiter: str, header: str = "") -> str:
@@ -158,40 +159,121 @@ def test_the_authors_triple(tmp_path: Path) -> None:
     assert cawn.read(path).msg is None
 
 
-def test_columns_can_be_given(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.csv", "a,b,when,src,dst\n10,20,3,x,y\n20,30,1,x,y\n10,30,2,x,y\n30,30,2,x,y\n")
-    assert named_links(cawn.read(path, src="a", dst="b", time="when")) == SORTED
-    assert named_links(cawn.read(path, src=0, dst=1, time=2)) == SORTED
-    assert cawn.read(path, time="when").labels.tolist() == ["x", "y"]
-    bare = written(tmp_path / "b.csv", "3,10,20\n1,20,30\n2,10,30\n2,30,30\n")
-    assert named_links(cawn.read(bare, src=1, dst=2, time=0)) == SORTED
-    shared = written(tmp_path / "c.csv", "src,dst,t\n1,2,3\n4,5,6\n")
-    assert cawn.read(shared, msg=["t", "src"]).msg.tolist() == [[3, 1], [6, 4]]
-    assert len(cawn.read(shared, src="dst", dst="src", header=True, delimiter=",")) == 2
-    assert len(read_text(tmp_path, "from,to,5\na,b,6\n", header=False)) == 2
-    assert len(read_text(tmp_path, "1,2,3\n4,5,6\n", header=True, src="1", dst="2", time="3")) == 1
+FACTS: dict[str, Callable[[cawn.Events], object]] = {
+    "links": named_links,
+    "labels": lambda events: events.labels.tolist(),
+    "t": lambda events: events.t.tolist(),
+    "msg": lambda events: events.msg.tolist(),
+    "columns": lambda events: events.columns,
+    "negative": lambda events: [None if i < 0 else events.labels.tolist()[i] for i in events.negative],
+    "reading": lambda events: events.reading,
+}
+
+
+def of_times(*times: str) -> str:
+    return "src,dst,t\n" + "".join(f"1,2,{t}\n" for t in times)
+
+
+def of_category(*levels: str) -> dict[str, object]:
+    return {"columns": (Attribute("w", "category", levels),), "msg": [[float(i)] for i in range(len(levels))]}
+
+
+NAMED, PLAIN = "a,b,when,src,dst\n10,20,3,x,y\n20,30,1,x,y\n10,30,2,x,y\n30,30,2,x,y\n", "src,dst,t\n1,2,3\n4,5,6\n"
+TWO_SIDED = "user,item,t,no\n3,1,2,9\n3,2,1,\n"
+LINKS = "src,dst,t,amount,currency,code\nann,bob,1,2.5,eur,7\nbob,cid,2,4,usd,07\nann,cid,3,1,,7\n"
+AMOUNT, CURRENCY = Attribute("amount"), Attribute("currency", "category", ("eur", "usd", ""))
+DATES = Reading("src", "dst", "t", bipartite=False, dates=True)
+CODE, CODED = Attribute("code", "category", ("7", "07")), [[2.5, 0.0], [4.0, 1.0], [1.0, 0.0]]
+BOTH = Reading("src", "dst", "t", msg=("amount", "currency"), categorical=("currency",), bipartite=False)
+JSON = '\ufeff{"src": "a", "dst": "b", "t": 2}\n{"src": "b", "dst": "c", "t": 1}\n\n{"dst": "a", "src": "c", "t": 3}\n'
 
 
 @pytest.mark.parametrize(
     ("text", "options", "expected"),
     [
-        ("from,to,date\na,b,2024-01-01\n", {}, Reading("from", "to", "date", bipartite=False, dates=True)),
-        ("user_id,item_id,t\n1,1,5\n", {}, Reading("user_id", "item_id", "t", bipartite=True)),
-        ("user_id,item_id,t\n1,1,5\n", {"bipartite": False}, Reading("user_id", "item_id", "t", bipartite=False)),
-        ("1 2 3\n4 5 6\n", {}, Reading(0, 1, 2, bipartite=False)),
-        ("3 1 2\n6 4 5\n", {"src": 1, "dst": 2, "time": 0}, Reading(1, 2, 0, bipartite=False)),
+        # Which columns are used.
+        (NAMED, {"src": "a", "dst": "b", "time": "when"}, {"links": SORTED}),
+        (NAMED, {"src": 0, "dst": 1, "time": 2}, {"links": SORTED}),
+        (NAMED, {"time": "when"}, {"labels": ["x", "y"]}),
+        ("3,10,20\n1,20,30\n2,10,30\n2,30,30\n", {"src": 1, "dst": 2, "time": 0}, {"links": SORTED}),
+        (PLAIN, {"msg": ["t", "src"]}, {"msg": [[3.0, 1.0], [6.0, 4.0]]}),
+        (PLAIN, {"src": 1, "dst": "src", "header": True, "delimiter": ","}, {"links": [(2, 1, 3), (5, 4, 6)]}),
+        ("from,to,5\na,b,6\n", {"header": False}, {"links": [("from", "to", 5), ("a", "b", 6)]}),
+        ("1,2,3\n4,5,6\n", {"header": True, "src": "1", "dst": "2", "time": "3"}, {"links": [(4, 5, 6)]}),
+        ("src,dst,t\na,b,2024-01-01\n", {}, {"reading": DATES}),
+        ("user_id,item_id,t\n1,1,5\n", {}, {"reading": Reading("user_id", "item_id", "t", bipartite=True)}),
+        ("1 2 3\n4 5 6\n", {}, {"reading": Reading(0, 1, 2, bipartite=False)}),
+        ("3 1 2\n6 4 5\n", {"src": 1, "dst": 2, "time": 0}, {"reading": Reading(1, 2, 0, bipartite=False)}),
         (
             "rater,ratee,when,r\na,b,5,1\n",
             {"src": "rater", "dst": 1, "time": "when", "msg": "r"},
-            Reading("rater", "ratee", "when", msg=("r",), bipartite=False),
+            {"reading": Reading("rater", "ratee", "when", msg=("r",), bipartite=False)},
         ),
-        ("a,a,t,w\n1,2,3,4\n", {"src": 0, "dst": 1, "weight": "w"}, Reading(0, 1, "t", weight="w", bipartite=False)),
-        ("src,dst,t\n1,2,20240131\n", {}, Reading("src", "dst", "t", bipartite=False, dates=True)),
+        (
+            "a,a,t,w\n1,2,3,4\n",
+            {"src": 0, "dst": 1, "weight": "w"},
+            {"reading": Reading(0, 1, "t", weight="w", bipartite=False)},
+        ),
+        # Names: integers are numbered in their order, strings as they appear, sources first.
+        ("src,dst,t\n1.0,2,1\n2.0,1,2\n", {}, {"labels": [1, 2]}),
+        ("src,dst,t\n1.0,2,1\n1,a,2\n", {}, {"labels": ["1.0", "1", "2", "a"]}),
+        ("src,dst,t\n7.0,8,1\n7,8.0,2\nann,9,3\n", {}, {"labels": ["7.0", "7", "ann", "8", "8.0", "9"]}),
+        ("src,dst,t\n5,3,1\n3,9,2\n", {}, {"labels": [3, 5, 9]}),
+        ("src,dst,t\nb,a,1\na,c,2\n", {}, {"labels": ["b", "a", "c"]}),
+        ("src,dst,t\n1000000000000,-4,1\n-4,7,2\n", {}, {"labels": [-4, 7, 10**12]}),
+        ("src,dst,t\n007,7,1\n0x10,16,2\n+5,5,3\n", {}, {"labels": ["007", "0x10", "+5", "7", "16", "5"]}),
+        ("src\tdst\tt\tw\nAl  Bo\tCy\t7\t\nCy\tAl  Bo\t9\t\n", {}, {"labels": ["Al  Bo", "Cy"]}),
+        ("src,dst,t\n2024-01-01,true,1\n1.50,nan,3\n", {}, {"labels": ["2024-01-01", "1.50", "true", "nan"]}),
+        ("user_id,item_id,time\n0,0,1\n1,0,2\n", {}, {"labels": ["user:0", "user:1", "item:0"]}),
+        ("user,item,t\nb,a,1\na,b,2\n", {}, {"labels": ["user:b", "user:a", "item:a", "item:b"]}),
+        ("user,item,t\n0,0,1\n1,0,2\n", {"bipartite": False}, {"labels": [0, 1]}),
+        ("src,dst,t\n0,0,1\n1,0,2\n", {"bipartite": True}, {"labels": ["src:0", "src:1", "dst:0"]}),
+        (TWO_SIDED, {"negative": "no", "bipartite": False}, {"negative": [None, 9], "labels": [1, 2, 3, 9]}),
+        (TWO_SIDED, {"negative": "no"}, {"negative": [None, "item:9"]}),
+        ("src,dst,t,no\n3,1,2,nine\n", {"negative": "no"}, {"negative": ["nine"], "labels": ["3", "1", "nine"]}),
+        ("src,dst,t,no\n3,1,2,\n4,1,2,\n", {"negative": "no"}, {"negative": [None, None]}),
+        # Times.
+        (of_times("1.25", "2", "3"), {}, {"t": [1.25, 2.0, 3.0]}),
+        (of_times("1.0", "2.0"), {}, {"t": [1.0, 2.0]}),
+        (of_times(*["1"] * 20, "2.5"), {}, {"t": [*[1.0] * 20, 2.5]}),
+        (of_times("1e3", "2e3", "1082040961.5"), {}, {"t": [1000.0, 2000.0, 1082040961.5]}),
+        (of_times("-5", "0", "5"), {}, {"t": [-5, 0, 5]}),
+        (of_times("17" + "0" * 16 + "1", "17" + "0" * 16 + "2"), {}, {"t": [17 * 10**17 + 1, 17 * 10**17 + 2]}),
+        (of_times("+16" + "0" * 16 + "1", " 16" + "0" * 16 + "2"), {}, {"t": [16 * 10**17 + 1, 16 * 10**17 + 2]}),
+        (of_times("1970-01-01", "1970-01-02", "1970-01-03"), {}, {"t": [0, 86400, 172800]}),
+        (of_times("19700101", "19700102"), {}, {"t": [0, 86400], "reading": DATES}),
+        (of_times("1970-01-01T00:00:00Z", "1970-01-01T02:00:00+01:00"), {}, {"t": [0, 3600]}),
+        (of_times("1970-01-01 00:00:00.5", "1970-01-01 00:00:01"), {}, {"t": [0.5, 1.0]}),
+        (of_times(*["2024-01-01"] * 9, "2300-01-01T00:00:00.5"), {}, {"t": [*[1704067200.0] * 9, 10413792000.5]}),
+        # Attributes: text is a category, and numbers may be.
+        (LINKS, {"msg": ["amount", "currency"]}, {"columns": (AMOUNT, CURRENCY), "reading": BOTH}),
+        (LINKS, {"msg": ["amount", "currency"]}, {"msg": [[2.5, 0.0], [4.0, 1.0], [1.0, 2.0]]}),
+        (LINKS, {"msg": "code"}, {"columns": (Attribute("code"),), "msg": [[7.0], [7.0], [7.0]]}),
+        (LINKS, {"msg": "amount", "categorical": "code"}, {"columns": (AMOUNT, CODE), "msg": CODED}),
+        (of_words("1", "2.5", "0"), {"msg": "w"}, {"columns": (Attribute("w"),), "msg": [[1.0], [2.5], [0.0]]}),
+        (of_words("true", "false", "1"), {"msg": "w"}, {"columns": (Attribute("w"),), "msg": [[1.0], [0.0], [1.0]]}),
+        (of_words("true", "maybe", "false"), {"msg": "w"}, of_category("true", "maybe", "false")),
+        (of_words("", "red", "7"), {"msg": "w"}, of_category("", "red", "7")),
+        (of_words("2024-01-01", "never"), {"msg": "w"}, of_category("2024-01-01", "never")),
+        # Rows that end in the middle of a piece.
+        (JSON, {}, {"links": [("b", "c", 1), ("a", "b", 2), ("c", "a", 3)]}),
+        ("src dst t\n1  2\t3\n 4 5 1 \n\n2 2 2\n", {}, {"links": [(4, 5, 1), (2, 2, 2), (1, 2, 3)]}),
+        ("# a comment\n# another\n10,20,3\n20,30,1\n\n10,30,2\n30,30,2", {}, {"links": SORTED}),
+        ("\ufeffsrc,dst,t\r\na,b,3\r\nb,c,1\r\n", {}, {"links": [("b", "c", 1), ("a", "b", 3)]}),
+        ("src,dst,t\rann,bob,3\rbob,ann,1\r", {}, {"links": [("bob", "ann", 1), ("ann", "bob", 3)]}),
+        ('src,dst,t\n"a\nb",c,3\nc,"d ""e"", f",1\n"g",h,2\n', {}, {"labels": ["a\nb", "c", "g", 'd "e", f', "h"]}),
+        ("src,dst,t\n" + f"{'x' * 300},b,1\n" * 3 + "a,b,0\n", {}, {"labels": ["x" * 300, "a", "b"]}),
+        (JODIE + "0,0,0,0,0.5,1\n1,0,36,0,0,0\n0,1,77,1,0,0\n", {}, {"msg": [[0.5, 1.0], [0.0, 0.0], [0.0, 0.0]]}),
     ],
 )
-def test_the_reading_is_recorded(tmp_path: Path, text: str, options: dict, expected: Reading) -> None:
-    reading = read_text(tmp_path, text, **options).reading
-    assert reading == expected == Reading.from_dict(expected.to_dict())
+def test_what_is_read_from_text(tmp_path: Path, text: str, options: dict, expected: dict) -> None:
+    """In one piece and in small ones."""
+    events = assert_same(written(tmp_path / "a.csv", text), tmp_path / "columns", **options)
+    assert isinstance(events, cawn.Events), events
+    found = {name: FACTS[name](events) for name in expected}
+    assert found == expected
+    assert repr(found) == repr(expected)
+    assert Reading.from_dict(events.reading.to_dict()) == events.reading
 
 
 def test_readings_of_tables_and_arrays() -> None:
@@ -218,78 +300,6 @@ def test_optional_columns(tmp_path: Path, kind: str) -> None:
     assert [None if i < 0 else events.labels[i] for i in events.negative] == [None, "eve", "bob"]
     assert set(events.labels) == {"ann", "bob", "cid", "eve"}
     assert events.link_id.tolist() == hash_ids(["x2", "x1", "007"]).tolist()
-
-
-TWO_SIDED = "user,item,t,no\n3,1,2,9\n3,2,1,\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "options", "labels"),
-    [
-        ("src,dst,t\n1.0,2,1\n2.0,1,2\n", {}, [1, 2]),
-        ("src,dst,t\n1.0,2,1\n1,a,2\n", {}, ["1.0", "1", "2", "a"]),
-        ("src,dst,t\n5,3,1\n3,9,2\n", {}, [3, 5, 9]),
-        ("src,dst,t\nb,a,1\na,c,2\n", {}, ["b", "a", "c"]),
-        ("src,dst,t\n1000000000000,-4,1\n-4,7,2\n", {}, [-4, 7, 10**12]),
-        ("src,dst,t\n007,7,1\n0x10,16,2\n+5,5,3\n", {}, ["007", "0x10", "+5", "7", "16", "5"]),
-        ("src\tdst\tt\tw\nAl  Bo\tCy\t7\t\nCy\tAl  Bo\t9\t\n", {}, ["Al  Bo", "Cy"]),
-        ("src,dst,t\n2024-01-01,true,1\n1.50,nan,3\n", {}, ["2024-01-01", "1.50", "true", "nan"]),
-        ("user_id,item_id,time\n0,0,1\n1,0,2\n", {}, ["user:0", "user:1", "item:0"]),
-        ("user,item,t\nb,a,1\na,b,2\n", {}, ["user:b", "user:a", "item:a", "item:b"]),
-        ("user,item,t\n0,0,1\n1,0,2\n", {"bipartite": False}, [0, 1]),
-        ("src,dst,t\n0,0,1\n1,0,2\n", {"bipartite": True}, ["src:0", "src:1", "dst:0"]),
-    ],
-)
-def test_names(tmp_path: Path, text: str, options: dict, labels: list) -> None:
-    """Integers are numbered in their order, strings as they appear, sources first."""
-    assert read_text(tmp_path, text, **options).labels.tolist() == labels
-
-
-@pytest.mark.parametrize(
-    ("text", "bipartite", "names"),
-    [
-        (TWO_SIDED, False, [None, 9]),
-        (TWO_SIDED, None, [None, "item:9"]),
-        ("src,dst,t,no\n3,1,2,nine\n", None, ["nine"]),
-        ("src,dst,t,no\n3,1,2,\n4,1,2,\n", None, [None, None]),
-    ],
-)
-def test_names_of_negatives(tmp_path: Path, text: str, bipartite: bool | None, names: list) -> None:
-    events = read_text(tmp_path, text, negative="no", bipartite=bipartite)
-    assert [None if i < 0 else events.labels[i] for i in events.negative] == names
-    assert events.num_nodes == len(events.labels)
-
-
-def test_names_that_look_like_numbers_at_first(tmp_path: Path) -> None:
-    """A file is read in pieces; a later name must not break the reading."""
-    rows = [f"{i % 1000}.0,{i % 777},{i}" for i in range(1_300_000)] + ["A17,5,200000", f"{'9' * 20},A17,1300001.5"]
-    events = read_text(tmp_path, "src,dst,t\n" + "\n".join(rows) + "\n")
-    assert events.labels[events.src[-1]] == "9" * 20
-    assert events.t[-1] == 1300001.5
-    assert {"5", "5.0", "A17"} < set(events.labels.tolist())
-
-
-@pytest.mark.parametrize(
-    ("times", "expected"),
-    [
-        (["1.25", "2", "3"], [1.25, 2, 3]),
-        (["1.0", "2.0"], [1.0, 2.0]),
-        (["1", "2", "2.5"], [1, 2, 2.5]),
-        (["1e3", "2e3", "1082040961.5"], [1000, 2000, 1082040961.5]),
-        (["-5", "0", "5"], [-5, 0, 5]),
-        (["1700000000000000001", "1700000000000000002"], [1700000000000000001, 1700000000000000002]),
-        (["+1600000000000000001", " 1600000000000000002"], [1600000000000000001, 1600000000000000002]),
-        (["1970-01-01", "1970-01-02", "1970-01-03"], [0, 86400, 172800]),
-        (["19700101", "19700102"], [0, 86400]),
-        (["1970-01-01T00:00:00Z", "1970-01-01T02:00:00+01:00", "1970-01-02T00:00:00Z"], [0, 3600, 86400]),
-        (["1970-01-01 00:00:00.5", "1970-01-01 00:00:01", "1970-01-01 00:00:02.25"], [0.5, 1, 2.25]),
-        (["2300-01-01T00:00:00.5"], [10413792000.5]),
-    ],
-)
-def test_times(tmp_path: Path, times: list[str], expected: list) -> None:
-    events = read_text(tmp_path, "src,dst,t\n" + "".join(f"1,2,{t}\n" for t in times))
-    assert events.t.tolist() == expected
-    assert events.t.dtype == (np.float64 if any(isinstance(e, float) for e in expected) else np.int64)
 
 
 def test_dates_of_several_files_share_a_unit(tmp_path: Path) -> None:
@@ -335,21 +345,6 @@ def test_a_row_dated_far_away_is_named_and_moves_no_decay(tmp_path: Path, far: s
         assert (events.intensity, len(events)) == (expected.intensity, 301)
 
 
-LINKS = "src,dst,t,amount,currency,code\nann,bob,1,2.5,eur,7\nbob,cid,2,4,usd,07\nann,cid,3,1,,7\n"
-
-
-def test_text_is_a_category_and_numbers_may_be(tmp_path: Path) -> None:
-    events = read_text(tmp_path, LINKS, msg=["amount", "currency"])
-    assert events.columns == (Attribute("amount"), Attribute("currency", "category", ("eur", "usd", "")))
-    assert events.msg.tolist() == [[2.5, 0], [4, 1], [1, 2]]
-    assert (events.reading.msg, events.reading.categorical) == (("amount", "currency"), ("currency",))
-    assert events[1:].columns == events.columns
-    coded = read_text(tmp_path, LINKS, msg="amount", categorical="code")
-    assert coded.columns[1] == Attribute("code", "category", ("7", "07"))
-    assert coded.msg[:, 1].tolist() == [0, 1, 0]
-    assert read_text(tmp_path, LINKS, msg=["amount", "code"]).columns[1].kind == "number"
-
-
 def test_categories_of_several_and_of_binary_files(tmp_path: Path) -> None:
     for name, rows in (("a", "1,2,3,a,5\n1,2,4,b,6\n"), ("b", "1,2,5,c,7\n1,2,6,a,8\n")):
         written(tmp_path / f"{name}.csv", "src,dst,t,kind,n\n" + rows)
@@ -362,21 +357,6 @@ def test_categories_of_several_and_of_binary_files(tmp_path: Path) -> None:
     events = cawn.read(tmp_path / "a.parquet", msg=["word", "flag"], categorical=["kind"])
     assert [column.levels for column in events.columns] == [("a", "b"), (), ("5", "")]
     assert events.msg.tolist() == [[0, 1, 0], [1, 0, 1]]
-
-
-@pytest.mark.parametrize(
-    ("values", "levels", "found"),
-    [
-        (["1", "2.5", "0"], (), [1, 2.5, 0]),
-        (["true", "false", "1"], (), [1, 0, 1]),
-        (["true", "maybe", "false"], ("true", "maybe", "false"), [0, 1, 2]),
-        (["", "red", "7"], ("", "red", "7"), [0, 1, 2]),
-        (["2024-01-01", "never"], ("2024-01-01", "never"), [0, 1]),
-    ],
-)
-def test_numbers_booleans_and_words(tmp_path: Path, values: list[str], levels: tuple, found: list) -> None:
-    events = read_text(tmp_path, "src,dst,t,w\n" + "".join(f"1,2,{i},{w}\n" for i, w in enumerate(values)), msg="w")
-    assert (events.columns[0].levels, events.msg.ravel().tolist()) == (levels, found)
 
 
 def test_tables_of_nodes(tmp_path: Path) -> None:

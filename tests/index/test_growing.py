@@ -5,6 +5,9 @@ from threading import Event
 
 import numpy as np
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from cawn.data.events import Events
 from cawn.data.names import NameIndex
@@ -62,12 +65,6 @@ def same(found: Index, expected: Index) -> None:
     np.testing.assert_array_equal(found.firsts, expected.firsts)
 
 
-def added(held: GrowingEvents, links: Events, t: np.ndarray | None = None) -> tuple[Events, int]:
-    """All links with these added, at other times if any are given, and the number of those that kept their place."""
-    names, when = NameIndex.of(np.arange(len(links.x))), links.t if t is None else t
-    return held.add(NewLinks(links.src, links.dst, when, links.msg, None, names, []))
-
-
 def questions(events: Events, seed: int) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     src, dst = rng.integers(0, events.num_nodes + 2, (2, 50))
@@ -84,62 +81,79 @@ def answers(version: Index, asked: list[np.ndarray], parts: PairParts = ALL) -> 
     return found
 
 
-RATES = PairParts(since=False, two_steps=False, transitions=False)
-PARTS = ALL, ALL._replace(directed=False), RATES, PairParts(*[False] * 5)
+class Failing:
+    """Links that can be read so many times."""
+
+    def __init__(self, events: Events, reads: int) -> None:
+        self.events, self.reads = events, iter(range(reads))
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __getattr__(self, name: str) -> object:
+        next(self.reads)
+        return getattr(self.events, name)
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.float64])
-@pytest.mark.parametrize("parts", PARTS)
-def test_equals_an_index_built_at_once(parts: PairParts, dtype: type) -> None:
-    for seed in range(4):
-        events, rng = random_links(seed, dtype=dtype), np.random.default_rng(seed)
-        cuts = np.unique(rng.integers(1, len(events), [3, 12, 60, 400][seed]))
-        first = prefix(events, int(cuts[0]))
-        index = growing(first, parts, own=seed % 2 == 0)
-        same(index.version, built(first, parts))
-        for cut in [*cuts[1:].tolist(), len(events)]:
-            some = prefix(events, cut)
-            version, expected = index.append(some), built(some, parts)
-            asked = questions(some, cut)
-            assert_equal(answers(version, asked, parts), answers(expected, asked, parts))
-        same(index.version, expected)
+RATES, NONE = PairParts(since=False, two_steps=False, transitions=False), PairParts(*[False] * 5)
+SIZES, LATE = st.sampled_from([1, 3, 20, 90]), st.sampled_from([0, 0, 1, 5])
 
 
-@pytest.mark.parametrize("parts", PARTS)
-def test_late_links_go_where_they_belong(parts: PairParts) -> None:
-    for seed in range(3):
-        events, rng = random_links(seed), np.random.default_rng(seed)
-        early = np.sort(rng.random(len(events)) < 0.9)
-        early[rng.permutation(len(events))[:30]] = False  # these arrive late
-        held = GrowingEvents(events[early])
-        index, late = growing(held.events, parts, own=seed % 2 == 0), events[~early]
-        for part in np.array_split(rng.permutation(len(late)), 8):
-            version = index.append(*added(held, late[np.sort(part)]))
-            assert (np.diff(held.events.t) >= 0).all()
-            same(version, built(held.events, parts))
-        assert len(held.events) == len(events)
+class Growth(RuleBasedStateMachine):
+    """An index that links are added to, some of them late; extensions are abandoned or fail."""
+
+    @initialize(
+        parts=st.sampled_from([ALL, ALL._replace(directed=False), RATES, NONE]),
+        dtype=st.sampled_from([np.int64, np.float64]),
+        own=st.booleans(),
+        seed=st.integers(0, 99),
+    )
+    def begin(self, parts: PairParts, dtype: type, own: bool, seed: int) -> None:
+        self.parts, self.rng = parts, np.random.default_rng(seed)
+        self.links = random_links(seed, 1_500, times=300, dtype=dtype)
+        self.held, self.rest = GrowingEvents(prefix(self.links, 40)), self.links[40:]
+        self.index, self.kept = growing(self.held.events, parts, own=own), []
+
+    def arrivals(self, held: GrowingEvents, size: int, late: int) -> tuple[Events, int]:
+        """All links with the next ones, up to so late, and the number of those that kept their place."""
+        some, self.rest = self.rest[:size], self.rest[size:]
+        t = np.sort(some.t - self.rng.integers(0, late + 1, len(some)).astype(some.t.dtype))
+        nodes = max(held.events.num_nodes, int(some.src.max(initial=0)) + 1, int(some.dst.max(initial=0)) + 1)
+        return held.add(NewLinks(some.src, some.dst, t, some.msg, None, NameIndex.of(np.arange(nodes)), []))
+
+    @rule(size=SIZES, late=LATE)
+    def append(self, size: int, late: int) -> None:
+        version = self.index.append(*self.arrivals(self.held, size, late))
+        asked = questions(self.held.events, size)
+        self.kept.append((version, asked, answers(version, asked, self.parts)))
+
+    @rule(size=SIZES, late=LATE, reads=st.none() | st.integers(0, 29))
+    def leave_no_trace(self, size: int, late: int, reads: int | None) -> None:
+        """Links are read at least 30 times for all features, and 6 times for walks alone."""
+        events, kept = self.arrivals(GrowingEvents(self.held.events), size, late)
+        if reads is None:
+            self.index.extend(events, kept)
+            self.index.abandon()
+        else:
+            with pytest.raises(StopIteration):
+                self.index.append(Failing(events, reads if self.parts.sequences else reads % 6), kept)
+
+    @rule(at=st.integers(0, 99))
+    def release_a_version(self, at: int) -> None:
+        self.kept = [kept for i, kept in enumerate(self.kept) if i != at % len(self.kept)]
+
+    @invariant()
+    def every_version_is_what_it_was(self) -> None:
+        for version, asked, before in self.kept:
+            assert_equal(answers(version, asked, self.parts), before)
+
+    @invariant()
+    def the_newest_one_equals_an_index_built_at_once(self) -> None:
+        same(self.index.version, built(self.held.events, self.parts))
 
 
-def test_versions_never_change_and_an_extension_that_is_not_published_leaves_no_trace() -> None:
-    """Each version is asked again after many more links, some of them late, and after others were abandoned."""
-    events, rng = random_links(5, size=900), np.random.default_rng(0)
-    held = GrowingEvents(events[:100])
-    index = growing(held.events)
-    asked, kept = questions(events, 1), []
-    for first in range(100, 900, 8):
-        some = events[first : first + 8]
-        abandoned = GrowingEvents(held.events)
-        index.extend(
-            *added(abandoned, events[np.sort(rng.permutation(900)[:5])], np.sort(some.t[:5] - rng.integers(0, 4)))
-        )
-        index.abandon()
-        version = index.append(*added(held, some, np.sort(some.t - rng.integers(0, 3, len(some)))))
-        kept.append((version, answers(version, asked)))
-        if rng.random() < 0.7:
-            del kept[rng.integers(len(kept))]
-        for earlier, before in kept:
-            assert_equal(answers(earlier, asked), before)
-    same(index.version, built(held.events))
+TestGrowth = Growth.TestCase
+TestGrowth.settings = settings(max_examples=50, stateful_step_count=30)
 
 
 def test_readers_see_their_version_while_links_arrive() -> None:
@@ -177,27 +191,4 @@ def test_memory_follows_the_links() -> None:
     for size in range(60, 4001, 10):
         index.append(prefix(events, size))
     assert index.nbytes < 2.2 * built(events).nbytes
-
-
-class Failing:
-    """Links that can be read so many times."""
-
-    def __init__(self, events: Events, reads: int) -> None:
-        self.events, self.reads = events, iter(range(reads))
-
-    def __len__(self) -> int:
-        return len(self.events)
-
-    def __getattr__(self, name: str) -> object:
-        next(self.reads)
-        return getattr(self.events, name)
-
-
-def test_an_append_that_fails_leaves_no_trace_among_simultaneous_links() -> None:
-    """Wherever it fails: links are read at least 30 times."""
-    events = random_links(0, size=120, nodes=10, times=12)
-    index = growing(prefix(events, 40))
-    for size in range(41, 121):
-        with pytest.raises(StopIteration):
-            index.append(Failing(prefix(events, min(size + 30, 120)), reads=size % 30))
-        same(index.append(prefix(events, size)), built(prefix(events, size)))
+    same(index.version, built(events))

@@ -1,7 +1,6 @@
 """Walks are those of the slow reference and follow their law, at any decay and in any unit of time."""
 
 from collections import Counter
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,23 +13,28 @@ from statistics_of_draws import assert_follows
 DAY = {"s": 86_400, "ms": 86_400_000, "ns": 86_400_000_000_000}
 
 
+SHAPES = (
+    ((6, 6), {"num_walks": 6, "length": 2}),
+    ((6, 12, 24), {"fanouts": (6, 2, 2)}),
+    ((6, 6), {"fanouts": (6, 1)}),
+)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_walks_equal_the_reference(seed: int) -> None:
-    """Nodes with few links and with hundreds; several decays share the walks; trees share the beginnings of walks."""
+    """Nodes with few links, with hundreds and without any; several decays share the walks; trees share beginnings."""
     dtype = (np.int64, np.float64)[seed % 2]
     alphas = ((0.0,), (0.1,), (3.0,), (0.0, 0.3), (1e-9, 0.05, 50.0))[seed % 5]
-    widths, how = [((6, 6), {"num_walks": 6, "length": 2}), ((6, 12, 24), {"fanouts": (6, 2, 2)})][seed % 2]
+    widths, how = SHAPES[seed % 3]
     links, asked = [(60, 40), (600, 20)][seed // 6]
     events = random_events(seed, num_links=links, dtype=dtype, offset=seed * 1_000_000_000)
     nodes, t = queries(events, seed, asked)
-    walks = cawn.History(events, alphas).sample(nodes, t, seed=seed, **how)
-    for q in range(len(nodes)):
-        slow = reference.sample_walks(events, alphas, nodes[q], t[q], widths, seed)
-        fast = [
-            list(zip(*row, strict=True))
-            for row in zip(walks.nodes[q].tolist(), walks.t[q].tolist(), walks.events[q].tolist(), strict=True)
-        ]
-        assert fast == slow
+    for indexed in (events, events[:0]):
+        walks = cawn.History(indexed, alphas).sample(nodes, t, seed=seed, **how)
+        for q in range(len(nodes)):
+            slow = reference.sample_walks(indexed, alphas, nodes[q], t[q], widths, seed)
+            rows = zip(walks.nodes[q].tolist(), walks.t[q].tolist(), walks.events[q].tolist(), strict=True)
+            assert [list(zip(*row, strict=True)) for row in rows] == slow
 
 
 def step_counts(history: cawn.History, node: int, t: float, draws: int, num_links: int, seed: int) -> np.ndarray:
@@ -83,76 +87,24 @@ def assert_walks_follow(sampled: np.ndarray, law: Counter[tuple[int, ...]]) -> N
 
 @pytest.mark.parametrize("alpha", [0.0, 0.1, 1.0])
 @pytest.mark.parametrize("seed", range(3))
-def test_whole_walks_against_full_enumeration(alpha: float, seed: int) -> None:
-    events = random_events(seed, num_nodes=4, num_links=14, span=10)
+def test_walks_and_trees_against_full_enumeration(alpha: float, seed: int) -> None:
+    """Each path of a tree is a walk; its branches are independent given their stem."""
+    events, roots = random_events(seed, num_nodes=4, num_links=14, span=10), 10_000
     history = cawn.History(events, alpha)
     for node in range(4):
         walks = history.sample([node], 9, num_walks=40_000, length=3, seed=11)
         assert_walks_follow(walks.events[0, :, 1:], enumerate_walks(events, alpha, node, 9, 3))
-
-
-def test_trees_follow_the_same_law() -> None:
-    """Each path of a tree is a walk; its branches are independent given their stem."""
-    events = random_events(7, num_nodes=4, num_links=14, span=10)
-    alpha, roots = 0.2, 20_000
-    history = cawn.History(events, alpha)
-    for node in range(4):
         # A query of its own for each tree: the same node and past, at times after the last link.
         t = 100 + np.arange(roots)
         trees = history.sample(np.full(roots, node), t, fanouts=(2, 1, 2), seed=4).events[:, :, 1:]  # [roots, 4, 3]
+        law, one_step = (enumerate_walks(events, alpha, node, 100, length) for length in (3, 1))
         for path in range(4):
-            assert_walks_follow(trees[:, path], enumerate_walks(events, alpha, node, 100, 3))
-        one_step = enumerate_walks(events, alpha, node, 100, 1)
+            assert_walks_follow(trees[:, path], law)
         both = Counter({a + b: p * q for a, p in one_step.items() for b, q in one_step.items()})
         assert_walks_follow(trees[:, [0, 2], 0], both)
         np.testing.assert_array_equal(trees[:, 0, :2], trees[:, 1, :2])
 
 
-def test_more_walks_begin_with_the_same_walks() -> None:
-    """And a tree that branches at its root is independent walks."""
-    history = cawn.History(random_events(2), 0.1)
-    few = history.sample(np.arange(8), 30, num_walks=8, length=2, seed=9)
-    many = history.sample(np.arange(8), 30, num_walks=32, length=4, seed=9)
-    tree = history.sample(np.arange(8), 30, fanouts=(32, 1, 1, 1), seed=9)
-    np.testing.assert_array_equal(few.events, many.events[:, :8, :3])
-    np.testing.assert_array_equal(tree.events, many.events)
-
-
-def test_a_walk_ends_where_there_is_no_history() -> None:
-    events = cawn.Events([0, 1], [1, 2], [5, 5], num_nodes=4)
-    history = cawn.History(events, 0.1)
-    walks = history.sample([0, 0, 3, 99], [6, 5, 6, 6], num_walks=2, length=2, seed=0)
-    assert walks.nodes.tolist() == [[[0, 1, -1]] * 2, [[0, -1, -1]] * 2, [[3, -1, -1]] * 2, [[99, -1, -1]] * 2]
-    assert walks.t.tolist() == [[[6, 5, -1]] * 2, [[5, -1, -1]] * 2, [[6, -1, -1]] * 2, [[6, -1, -1]] * 2]
-    assert walks.events.tolist() == [[[-1, 0, -1]] * 2, *[[[-1, -1, -1]] * 2] * 3]
-    walks = cawn.History(cawn.Events([], [], []), 1.0).sample([0, 1], 5, num_walks=2, length=1, seed=0)
-    assert walks.nodes.tolist() == [[[0, -1]] * 2, [[1, -1]] * 2]
-    assert len(history.sample([], [], seed=0)) == 0
-
-
-def test_walks_go_strictly_back_along_real_links(network) -> None:
-    """Enron: 16,410 self-loops, and 5 links for each time."""
-    events = network("enron")
-    rng = np.random.default_rng(0)
-    chosen = rng.integers(0, len(events), 2_000)
-    walks = cawn.History(events, 1e-6).sample(events.src[chosen], events.t[chosen], num_walks=16, length=4, seed=0)
-    for i, j in pairwise(range(5)):
-        here, there, event = walks.nodes[..., i], walks.nodes[..., j], walks.events[..., j]
-        taken = event >= 0
-        assert (taken == (there >= 0)).all()
-        assert (taken <= (here >= 0)).all()
-        assert (walks.t[..., j][taken] < walks.t[..., i][taken]).all()
-        assert (walks.t[..., j][taken] == events.t[event[taken]]).all()
-        ends = np.sort(np.stack([here[taken], there[taken]]), axis=0)
-        links = np.sort(np.stack([events.src[event[taken]], events.dst[event[taken]]]), axis=0)
-        np.testing.assert_array_equal(ends, links)
-
-
 def test_degree() -> None:
     history = cawn.History(cawn.Events([0, 1, 2, 2], [1, 2, 2, 0], [1, 2, 2, 5]), 0.1)
     assert history.degree([0, 1, 2, 2, 9], [5, 2, 3, 9, 9]).tolist() == [1, 1, 2, 3, 0]
-
-
-def test_memory(network) -> None:
-    events = network("wikipedia")
-    assert cawn.History(events, 1e-6).nbytes / len(events) < 80
