@@ -1,5 +1,7 @@
 """Files of links, what was read from them, and what is refused."""
 
+import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,14 @@ def written(path: Path, text: str) -> Path:
 def of_words(*words: str) -> str:
     """A log with a column of these."""
     return "src,dst,t,w\n" + "".join(f"1,2,{i},{word}\n" for i, word in enumerate(words))
+
+
+def zipped(name: str, content: bytes) -> bytes:
+    """An archive with one file."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, content)
+    return file.getvalue()
 
 
 def named_links(events: cawn.Events) -> list[tuple]:

@@ -14,8 +14,7 @@ import cawn
 from cawn.data.readers.files import LONGEST_LINE
 from cawn.data.readers.logs import write_columns
 from cawn.data.readers.query_files import PairFile
-from dataset_files import zipped
-from link_files import SMALL, assert_unreadable, of_words, written
+from link_files import SMALL, assert_unreadable, of_words, written, zipped
 
 MISSING = "found nothing"
 TEXTS = [
