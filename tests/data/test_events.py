@@ -8,6 +8,8 @@ from hypothesis.extra import numpy as hnp
 
 import cawn
 from cawn.data.hashing import hash_ids
+from cawn.data.reading import Reading
+from cawn.data.times import dates_in_unit
 
 
 def test_links_are_in_the_order_of_time_and_then_of_rows() -> None:
@@ -22,21 +24,29 @@ def test_links_are_in_the_order_of_time_and_then_of_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("t", "expected"),
+    ("t", "expected", "unit"),
     [
-        (np.array([1, 2], np.int16), [1, 2]),
-        (np.array([1, 2], np.uint64), [1, 2]),
-        (np.array([1.5, 2]), [1.5, 2.0]),
-        (np.array(["2024-01-01", "2024-01-02"], "datetime64[D]"), [1_704_067_200, 1_704_153_600]),
-        (np.array([1, 2], "datetime64[s]"), [1, 2]),
-        (np.array([500, 2000], "datetime64[ms]"), [0.5, 2.0]),
-        ([1_700_000_000_000_000_001, 2**62 + 1], [1_700_000_000_000_000_001, 2**62 + 1]),
+        (np.array([1, 2], np.int16), [1, 2], None),
+        (np.array([1, 2], np.uint64), [1, 2], None),
+        (np.array([1.5, 2]), [1.5, 2.0], None),
+        ([1_700_000_000_000_000_001, 2**62 + 1], [1_700_000_000_000_000_001, 2**62 + 1], None),
+        (["2024-01-01", "2024-01-02"], [1_704_067_200, 1_704_153_600], "D"),
+        ([1, 2], [1, 2], "s"),
+        ([500, 2000], [0.5, 2.0], "ms"),
+        (["2024-01-01", "2024-01-01T00:00:01"], [1_704_067_200, 1_704_067_201], "us"),
+        (["2024-01-01", "2024-01-01T00:00:00.001"], [1_704_067_200.0, 1_704_067_200.001], "us"),
+        (["1969-12-31T23:59:59.5", "2024-01-01T00:00:00.000001"], [-0.5, 1_704_067_200.000001], "us"),
+        (["9999-01-01", "9999-01-01T00:00:00.000001"], [253_370_764_800 * 10**6, 253_370_764_800 * 10**6 + 1], "us"),
     ],
 )
-def test_times_are_exact_in_int64_or_float64(t, expected: list) -> None:
-    events = cawn.Events([0, 1], [1, 0], t)
-    assert events.t.tolist() == expected
-    assert events.t.dtype == np.array(expected).dtype
+def test_times_are_exact_in_int64_or_float64(t, expected: list, unit: str | None) -> None:
+    """Dates in seconds, unless float64 would round these."""
+    given = np.array(t) if unit is None else np.array(t, f"datetime64[{unit}]")
+    events = cawn.Events([0, 1], [1, 0], given)
+    assert (events.t.tolist(), events.t.dtype) == (expected, np.array(expected).dtype)
+    if unit is not None:
+        assert events.reading == Reading(dates=True, unit="us" if expected[0] > 10**16 else "s")
+        assert dates_in_unit(given, events.reading.unit, events.t.dtype).tolist() == expected
 
 
 @pytest.mark.parametrize(

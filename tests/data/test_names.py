@@ -1,7 +1,7 @@
 """Names to ids and back, from arrays alone; stored arrays that do not fit together are refused."""
 
 import pickle
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -24,21 +24,37 @@ def chunked(names: list) -> pa.ChunkedArray:
 
 @given(st.lists(TEXT, max_size=30, unique=True) | st.lists(INTEGER, max_size=30, unique=True), st.lists(TEXT))
 def test_names_are_found_at_their_places(names: list, others: list[str]) -> None:
-    index = NameIndex.of(np.array(names, np.int64 if names and isinstance(names[0], int) else object))
-    assert index.ids(names).tolist() == index.ids(map(str, names)).tolist() == list(range(len(names)))
-    assert [index.name(i) for i in range(len(names))] == index.all().tolist() == names
+    """Also with stored slots, and where a name is added to these."""
+    built = NameIndex.of(np.array(names, np.int64 if names and isinstance(names[0], int) else object))
+    stored = NameIndex({name: array.copy() for name, array in (built.arrays | {SLOTS: built.slots}).items()})
+    _, extended = stored.extended(["added"])
     place = {str(name): i for i, name in enumerate(names)}
-    assert index.ids(others).tolist() == [place.get(name, UNKNOWN) for name in others]
-    check_names(index.arrays | {SLOTS: index.slots})
+    for index in (built, stored):
+        assert index.ids(names).tolist() == index.ids(map(str, names)).tolist() == list(range(len(names)))
+        assert [index.name(i) for i in range(len(names))] == index.all().tolist() == names
+        assert index.ids([*others, "added"]).tolist() == [place.get(name, UNKNOWN) for name in [*others, "added"]]
+        check_names(index.arrays | {SLOTS: index.slots})
+    assert extended.ids([*names, "added"]).tolist() == [*range(len(names)), place.get("added", len(names))]
 
 
-@given(st.lists(st.lists(INTEGER, max_size=20) | st.lists(TEXT, max_size=20), max_size=6))
-def test_a_table_numbers_names_as_they_come(pieces: list[list]) -> None:
-    table, seen = NameIndex(), dict[str, int]()
+WORDS = [f"n{i}" for i in range(40)]
+
+
+@settings(max_examples=200)
+@given(st.lists(st.lists(INTEGER, max_size=20) | st.lists(st.sampled_from(WORDS), max_size=20), max_size=8), st.data())
+def test_versions_never_change(pieces: list[list], data: st.DataObject) -> None:
+    """A table numbers names as they come; an index is extended at any version; all others stay as they are."""
+    table, seen, versions = NameIndex(), dict[str, int](), [(NameIndex(), list[str]())]
     for piece in pieces:
-        expected = [seen.setdefault(str(name), len(seen)) for name in piece]
-        assert table.add(chunked(piece)).tolist() == expected
-    assert [str(name) for name in table.all()] == list(seen)
+        assert table.add(chunked(piece)).tolist() == [seen.setdefault(str(name), len(seen)) for name in piece]
+        index, names = data.draw(st.sampled_from(versions))
+        new = list(dict.fromkeys(name for name in piece if str(name) not in names))
+        ids, extended = index.extended([*new, *names])
+        assert ids.tolist() == [*range(len(names), len(names) + len(new)), *range(len(names))]
+        versions.append((extended, [*names, *map(str, new)]))
+    for index, names in [*versions, (table, list(seen))]:
+        assert list(map(str, index.all())) == names
+        assert index.ids(list(seen)).tolist() == [names.index(name) if name in names else UNKNOWN for name in seen]
 
 
 @pytest.mark.parametrize("kind", ["strings", "small integers", "large integers"])
@@ -52,37 +68,6 @@ def test_tables_grow(kind: str) -> None:
     assert np.array_equal(table.add(names.slice(1_000)), np.arange(1_000, 20_000))
     assert 20_000 * 8 < sum(used) < 20_000 * 120
     assert np.array_equal(pickle.loads(pickle.dumps(table)).ids(names.to_pylist()), np.arange(20_000))
-
-
-@settings(max_examples=50)
-@given(st.booleans(), st.lists(st.lists(st.integers(0, 40), max_size=9), max_size=9), st.data())
-def test_versions_never_change(strings: bool, batches: list[list[int]], data: st.DataObject) -> None:
-    """An index is extended at any version; all others stay as they are."""
-    spell = (lambda i: f"n{i}") if strings else (lambda i: i)
-    versions = [(NameIndex.of(np.array([spell(0)], object if strings else np.int64)), [spell(0)])]
-    for batch in batches:
-        index, names = data.draw(st.sampled_from(versions))
-        new = list(dict.fromkeys(name for name in map(spell, batch) if name not in names))
-        ids, extended = index.extended([*new, *names])
-        assert ids.tolist() == [*range(len(names), len(names) + len(new)), *range(len(names))]
-        versions.append((extended, names + new))
-        for index, names in versions:
-            assert index.ids(map(spell, range(41))).tolist() == [
-                names.index(spell(i)) if spell(i) in names else UNKNOWN for i in range(41)
-            ]
-            assert index.all().tolist() == names
-
-
-def test_integers_become_strings_and_memory_mapped_names_can_be_extended(tmp_path: Path) -> None:
-    mixed = NameIndex.of(np.array([5, 3])).extended(["ann"])[1]
-    assert mixed.all().tolist() == ["5", "3", "ann"]
-    assert mixed.ids([3, "ann"]).tolist() == [1, 2]
-    index = NameIndex.of(np.array(["b", "a"], object))
-    for name, array in (index.arrays | {SLOTS: index.slots}).items():
-        np.save(tmp_path / f"{name}.npy", array)
-    arrays = {path.stem: np.load(path, mmap_mode="c") for path in tmp_path.iterdir()}
-    assert NameIndex(arrays).extended(["c"])[1].ids(["a", "c", "d"]).tolist() == [1, 2, UNKNOWN]
-    assert NameIndex(arrays).ids(["c"]).tolist() == [UNKNOWN]
 
 
 PLAIN = {"7": 7, "-3": -3, "0": 0, "7.0": 7, "0.0": 0, "9223372036854775807": 2**63 - 1}
@@ -144,50 +129,44 @@ LINKS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("changed", "problem"),
-    [
-        ({"src": np.array([0, 3], np.int32)}, "src has a value outside 0 to 2"),
-        ({"src": np.array([0, 1])}, r"src is int64 of shape \(2,\)"),
-        ({"dst": np.array([1], np.int32)}, "dst has 1 rows"),
-        ({"t": np.array([6, 5])}, "t is not sorted"),
-        ({"t": np.array([5.0, np.nan])}, "t is not finite"),
-        ({"t": np.array([5, 6], np.int32)}, "t is int32"),
-        ({"negative": np.array([-2, 0], np.int32)}, "negative has a value outside -1 to 2"),
-        ({"weight": np.array([-1, 1], np.float32)}, "weight is negative or not finite"),
-        ({"x": np.full((3, 2), np.inf, np.float32)}, "x is not finite"),
-        ({"msg": np.ones((2, 2), np.float32)[:, :1]}, "msg is float32 of shape"),
-    ],
-)
-def test_damaged_links(changed: dict, problem: str) -> None:
-    check_links(LINKS, 3)
-    with pytest.raises(cawn.DataError, match=problem):
-        check_links(LINKS | changed, 3)
-    with pytest.raises(cawn.DataError, match="t is missing"):
-        check_links({}, 3)
-
-
-@pytest.mark.parametrize(
-    ("labels", "changed", "problem"),
-    [
-        ([5, 3], {"names": np.array([5, 5])}, "two nodes have it"),
-        ([5, 3], {"names": np.array([5, 3], np.int32)}, "names is int32"),
-        ([5, 3], {SLOTS: np.zeros(4, np.uint64)}, "name_slots have 0 names"),
-        ([5, 3], {SLOTS: np.full(4, 1, np.uint64)}, "name_slots have 4 names"),
-        ([5, 3], {SLOTS: np.array([1, 9, 0, 0], np.uint64)}, "name_slots has a value outside 1 to 2"),
-        ([5, 3], {SLOTS: np.array([1, 2, 0, 0], np.uint64)}, "a name is not found at its node"),
-        ([5, 3], {SLOTS: np.zeros(2, np.uint64)}, "name_slots are uint64 of shape"),
-        (["a", "b"], {"name_bytes": np.array([97, 97], np.uint8)}, "two nodes have it"),
-        (["a", "b"], {"name_ends": np.array([0, 3, 2])}, "name_ends do not divide 2 into 2 lists"),
-        (["a", "b"], {"name_bytes": np.array([97, 255], np.uint8)}, "name_bytes are not UTF-8"),
-        (["ä", "b"], {"name_ends": np.array([0, 1, 3])}, "name_ends split a character"),
-    ],
-)
-def test_damaged_names(labels: list, changed: dict, problem: str) -> None:
+def named(*labels: object) -> dict[str, np.ndarray]:
     index = NameIndex.of(np.array(labels, object if isinstance(labels[0], str) else np.int64))
-    check_names(index.arrays | {SLOTS: index.slots})
+    return index.arrays | {SLOTS: index.slots}
+
+
+@pytest.mark.parametrize(
+    ("good", "changed", "problem"),
+    [
+        (LINKS, {"src": np.array([0, 3], np.int32)}, "src has a value outside 0 to 2"),
+        (LINKS, {"src": np.array([0, 1])}, r"src is int64 of shape \(2,\)"),
+        (LINKS, {"dst": np.array([1], np.int32)}, "dst has 1 rows"),
+        (LINKS, {"t": np.array([6, 5])}, "t is not sorted"),
+        (LINKS, {"t": np.array([5.0, np.nan])}, "t is not finite"),
+        (LINKS, {"t": np.array([5, 6], np.int32)}, "t is int32"),
+        (LINKS, {"negative": np.array([-2, 0], np.int32)}, "negative has a value outside -1 to 2"),
+        (LINKS, {"weight": np.array([-1, 1], np.float32)}, "weight is negative or not finite"),
+        (LINKS, {"x": np.full((3, 2), np.inf, np.float32)}, "x is not finite"),
+        (LINKS, {"msg": np.ones((2, 2), np.float32)[:, :1]}, "msg is float32 of shape"),
+        (named(5, 3), {"names": np.array([5, 5])}, "two nodes have it"),
+        (named(5, 3), {"names": np.array([5, 3], np.int32)}, "names is int32"),
+        (named(5, 3), {SLOTS: np.zeros(4, np.uint64)}, "name_slots have 0 names"),
+        (named(5, 3), {SLOTS: np.full(4, 1, np.uint64)}, "name_slots have 4 names"),
+        (named(5, 3), {SLOTS: np.array([1, 9, 0, 0], np.uint64)}, "name_slots has a value outside 1 to 2"),
+        (named(5, 3), {SLOTS: np.array([1, 2, 0, 0], np.uint64)}, "a name is not found at its node"),
+        (named(5, 3), {SLOTS: np.zeros(2, np.uint64)}, "name_slots are uint64 of shape"),
+        (named("a", "b"), {"name_bytes": np.array([97, 97], np.uint8)}, "two nodes have it"),
+        (named("a", "b"), {"name_ends": np.array([0, 3, 2])}, "name_ends do not divide 2 into 2 lists"),
+        (named("a", "b"), {"name_bytes": np.array([97, 255], np.uint8)}, "name_bytes are not UTF-8"),
+        (named("ä", "b"), {"name_ends": np.array([0, 1, 3])}, "name_ends split a character"),
+    ],
+)
+def test_damaged_arrays(good: dict, changed: dict, problem: str) -> None:
+    check = partial(check_links, num_nodes=3) if good is LINKS else check_names
+    check(good)
     with pytest.raises(cawn.DataError, match=problem):
-        check_names(index.arrays | changed)
+        check(good | changed)
+    with pytest.raises(cawn.DataError, match="is missing"):
+        check({})
 
 
 SPELLINGS = [7, "7", "7.0", " 7", "07", "+7", "7.5", "1e3", "x", "x ", 2**63, str(2**63), "-0", ""]

@@ -3,7 +3,6 @@
 import sys
 import warnings
 from datetime import UTC, date, datetime
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pytest
 import cawn
 from cawn.data import times
 from cawn.data.reading import Reading
-from cawn.data.times import TimeForm, calendar_dates, dates_in_unit, dates_to_numbers, time_after
+from cawn.data.times import TimeForm, calendar_dates, time_after
 
 DATES = Reading(dates=True)
 
@@ -28,6 +27,7 @@ def convert_link_times(new: cawn.Events, held: cawn.Events) -> np.ndarray:
 
 SECONDS = np.array([1_451_606_400, 1_483_228_800])  # 2016-01-01, 2017-01-01
 NUMBERS = np.array([0, 100])
+NANOSECONDS = 1_704_067_200 * 10**9 + np.arange(3) * 100  # 2024-01-01
 JANUARY_23 = 1_453_507_200
 
 
@@ -56,104 +56,69 @@ def test_each_time_is_read_by_itself_and_plain_numbers_stay_numbers() -> None:
     assert parse_query_times([], NUMBERS, Reading()).shape == (0,)
 
 
-@pytest.mark.parametrize(
-    ("t", "held", "reading", "message"),
-    [
-        (2016, SECONDS, DATES, "t is 2016: if that is a year, write a date, such as 2016-01-01"),
-        ("2016", SECONDS, Reading(), "such as 2016-01-01"),
-        ([JANUARY_23, 2016], SECONDS, DATES, "such as 2016-01-01"),
-        ("2016-01-23", NUMBERS, Reading(), "a date, but the data's times are plain numbers from 0 to 100"),
-        ("noon", SECONDS, DATES, "t is 'noon': give numbers in the data's unit of time, or ISO dates"),
-        ("2016-02-30", SECONDS, DATES, "or ISO dates"),
-        ("x" * 1000, SECONDS, DATES, r"t is 'x+\.\.\.x*': give"),
-        (float("nan"), SECONDS, DATES, "NaN or infinity"),
-        ("nan", SECONDS, DATES, "give numbers"),
-        (float("inf"), NUMBERS, Reading(), "NaN or infinity"),
-        ("inf", NUMBERS, Reading(), "give numbers"),
-        (np.datetime64("NaT", "s"), SECONDS, DATES, "NaT"),
-        (None, SECONDS, DATES, "t is None"),
-        ("2016-01-23T00:00:00.5", SECONDS, DATES, "finer than the data's times, which are whole numbers of s"),
-        (2**63 - 1, np.array([-(2**63) + 10, 0]), Reading(), "distance from the data .* overflows int64"),
-        (1.7e308, np.array([-1e308, 0.0]), Reading(), "overflows float64"),
-    ],
-)
-def test_refused(t: object, held: np.ndarray, reading: Reading, message: str) -> None:
-    with pytest.raises(cawn.QueryError, match=message) as caught:
-        parse_query_times(t, held, reading)
-    assert "\n" not in str(caught.value)
+REFUSED = [
+    (2016, SECONDS, DATES, "t is 2016: if that is a year, write a date, such as 2016-01-01"),
+    ("2016", SECONDS, Reading(), "such as 2016-01-01"),
+    ([JANUARY_23, 2016], SECONDS, DATES, "such as 2016-01-01"),
+    ("2016-01-23", NUMBERS, Reading(), "a date, but the data's times are plain numbers from 0 to 100"),
+    ("noon", SECONDS, DATES, "t is 'noon': give numbers in the data's unit of time, or ISO dates"),
+    ("2016-02-30", SECONDS, DATES, "or ISO dates"),
+    ("x" * 1000, SECONDS, DATES, r"t is 'x+\.\.\.x*': give"),
+    (float("nan"), SECONDS, DATES, "NaN or infinity"),
+    ("nan", SECONDS, DATES, "give numbers"),
+    (float("inf"), NUMBERS, Reading(), "NaN or infinity"),
+    ("inf", NUMBERS, Reading(), "give numbers"),
+    (np.datetime64("NaT", "s"), SECONDS, DATES, "NaT"),
+    (None, SECONDS, DATES, "t is None"),
+    ("2016-01-23T00:00:00.5", SECONDS, DATES, "finer than the data's times, which are whole numbers of s"),
+    (2**63 - 1, np.array([-(2**63) + 10, 0]), Reading(), "distance from the data .* overflows int64"),
+    (1.7e308, np.array([-1e308, 0.0]), Reading(), "overflows float64"),
+]
+FAR = [
+    (JANUARY_23 * 1000, SECONDS, DATES, r"46,000 years after the last .* 1,000 times the data's times: millisec"),
+    (JANUARY_23 * 10**9, SECONDS, Reading(), "nanoseconds"),
+    (JANUARY_23, SECONDS * 1000, Reading(), r"1/1,000 of the data's times, which may be milliseconds"),
+    (1_704_067_200, NANOSECONDS, Reading(dates=True, unit="ns"), "nanoseconds"),
+    ("1850-01-01", SECONDS, DATES, "170 years before the first link"),
+    (1_101, NUMBERS, Reading(), "t is 1101: 10 times the data's span after the last link"),
+    ([5, -2_000], NUMBERS, Reading(), "t is -2000: 20 times the data's span before the first link"),
+]
+NEAR = [("2100-01-01", SECONDS), (0, SECONDS), (1_000, NUMBERS), (10**6, np.array([5])), (SECONDS, SECONDS)]
 
 
 @pytest.mark.parametrize(
-    ("t", "held", "reading", "message"),
-    [
-        (JANUARY_23 * 1000, SECONDS, DATES, r"46,000 years after the last .* 1,000 times the data's times: millisec"),
-        (JANUARY_23 * 10**9, SECONDS, Reading(), "nanoseconds"),
-        (JANUARY_23, SECONDS * 1000, Reading(), r"1/1,000 of the data's times, which may be milliseconds"),
-        ("1850-01-01", SECONDS, DATES, "170 years before the first link"),
-        (1_101, NUMBERS, Reading(), "t is 1101: 10 times the data's span after the last link"),
-        ([5, -2_000], NUMBERS, Reading(), "t is -2000: 20 times the data's span before the first link"),
-        *((t, held, Reading(), "") for t, held in (("2100-01-01", SECONDS), (0, SECONDS), (1_000, NUMBERS))),
-        *((t, held, Reading(), "") for t, held in ((10**6, np.array([5])), (SECONDS, SECONDS))),
-    ],
+    ("t", "held", "reading", "message", "kind"),
+    [*((*row, cawn.QueryError) for row in REFUSED), *((*row, UserWarning) for row in FAR)],
 )
-def test_far_from_the_data(t: object, held: np.ndarray, reading: Reading, message: str) -> None:
-    if not message:
-        parse_query_times(t, held, reading)  # warnings are errors here
-        return
-    with pytest.warns(UserWarning, match=message) as caught:
+def test_times_that_are_refused_or_far_from_the_data(t, held, reading: Reading, message: str, kind: type) -> None:
+    with (pytest.warns if kind is UserWarning else pytest.raises)(kind, match=message) as caught:
         parse_query_times(t, held, reading)
-    assert len(caught) == 1
-    assert "\n" not in str(caught[0].message)
+    (found,) = [warning.message for warning in caught] if kind is UserWarning else [caught.value]
+    assert "\n" not in str(found)
 
 
-def test_calendar_dates(tmp_path: Path) -> None:
+def test_times_near_the_data_raise_no_warning() -> None:
+    for t, held in NEAR:
+        parse_query_times(t, held, Reading())
+
+
+def test_calendar_dates() -> None:
     numbers = np.array([20240229, 20230229, 19000101, 18991231, 21991231, 22000101, 20241301, 20240100, 0, -20240101])
     found = calendar_dates(numbers)
     assert found[[0, 2, 4]].astype(str).tolist() == ["2024-02-29", "1900-01-01", "2199-12-31"]
     assert np.isnat(found[[1, 3, 5, 6, 7, 8, 9]]).all()
-    path = tmp_path / "a.csv"
-    for first, second in (("20160123", "20160124"), ('"20160123"', '"20160124"')):
-        path.write_text(f"src,dst,t\n1,2,{first}\n1,3,{second}\n")
-        events = cawn.read(path)
-        assert events.t.tolist() == [JANUARY_23, JANUARY_23 + 86_400]
-        assert events.reading.dates
-    path.write_text("src,dst,t\n1,2,20160123\n1,3,20160199\n")
-    assert cawn.read(path).t.tolist() == [20160123, 20160199]
 
 
-def test_nanoseconds_stay_apart(tmp_path: Path) -> None:
-    """Links 100 ns apart would be ties in float64 seconds."""
-    dates = np.datetime64("2024-01-01T00:00:00", "ns") + np.arange(3) * np.timedelta64(100, "ns")
-    expected = dates.astype(np.int64).tolist()
-    path = tmp_path / "a.csv"
-    path.write_text("src,dst,t\n" + "".join(f"{i},{i + 1},{moment}\n" for i, moment in enumerate(dates)))
-    table = pa.table({"src": [0, 1, 2], "dst": [1, 2, 3], "t": dates})
-    for events in (cawn.Events([0, 1, 2], [1, 2, 3], dates), cawn.read(table), cawn.read(path)):
-        assert (events.t.dtype, events.t.tolist()) == (np.int64, expected)
+def test_nanoseconds_stay_apart() -> None:
+    """Times 100 ns apart would be the same in float64 seconds."""
+    table = pa.table({"src": [0, 1, 2], "dst": [1, 2, 3], "t": NANOSECONDS.view("datetime64[ns]")})
+    for events in (cawn.Events([0, 1, 2], [1, 2, 3], table["t"].to_numpy()), cawn.read(table)):
+        assert (events.t.dtype, events.t.tolist()) == (np.int64, NANOSECONDS.tolist())
         assert (events.reading.unit, events.reading.dates) == ("ns", True)
-    for t, moment in (("2024-01-01", 0), (20240101, 0), ("2024-01-01T00:00:00.0000001", 1)):
-        assert parse_query_times(t, events.t, events.reading).tolist() == expected[moment]
-    with pytest.warns(UserWarning, match="nanoseconds"):
-        parse_query_times(1_704_067_200, events.t, events.reading)
+    for t, at in (("2024-01-01", 0), (20240101, 0), ("2024-01-01T00:00:00.0000001", 1)):
+        assert parse_query_times(t, events.t, events.reading).tolist() == NANOSECONDS[at]
     with pytest.raises(cawn.DataError, match="seconds in float64 would round; give integers, in ns"):
-        cawn.Stream(4, alpha=0.0).append([0], [1], dates[1:2])
-
-
-@pytest.mark.parametrize(
-    ("moment", "expected"),
-    [
-        ("2024-01-01T00:00:01", (1_704_067_201, "s")),
-        ("2024-01-01T00:00:00.001", (1_704_067_200.001, "s")),
-        ("2024-01-01T00:00:00.000001", (1_704_067_200.000001, "s")),
-        ("1969-12-31T23:59:59.5", (-0.5, "s")),
-        ("9999-01-01T00:00:00.000001", (253_370_764_800_000_001, "us")),
-    ],
-)
-def test_exact_numbers(moment: str, expected: tuple[float, str]) -> None:
-    dates = np.array([moment], "datetime64[us]")
-    times, unit = dates_to_numbers(dates)
-    assert (times[0].item(), unit) == expected
-    assert dates_in_unit(dates, unit, times.dtype).tolist() == times.tolist()
+        cawn.Stream(4, alpha=0.0).append([0], [1], NANOSECONDS[1:2].view("datetime64[ns]"))
 
 
 def test_new_links_in_another_unit() -> None:

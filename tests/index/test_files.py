@@ -18,7 +18,7 @@ from cawn.index import files
 from cawn.index.features import PairParts
 from cawn.index.files import write_index
 from cawn.index.index import Index
-from cawn.index.sizes import Counts, index_bytes, memory_to_build
+from cawn.index.sizes import Counts, index_bytes, memory_to_build, temporary_bytes
 from cawn.index.stored import array_names, index_of, named_arrays
 from cawn.learn.indexing import build_index
 from command_line import assert_refused, call_cawn
@@ -96,9 +96,13 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize(
+    ("parts", "building", "temporary"), zip(PARTS, (219_200, 147_200, 139_200), (104_000, 96_000, 96_000), strict=True)
+)
 @pytest.mark.parametrize("num_decays", [1, 8])
-def test_the_formula_gives_the_bytes_of_an_index(parts: PairParts, num_decays: int) -> None:
+def test_the_formula_gives_the_bytes_of_an_index(
+    parts: PairParts, building: int, temporary: int, num_decays: int
+) -> None:
     rng, size, nodes = np.random.default_rng(0), 2_000, 200
     src = rng.integers(0, nodes, size)
     events = cawn.Events(src, (src + rng.integers(1, nodes, size)) % nodes, np.arange(size), num_nodes=nodes)
@@ -107,7 +111,9 @@ def test_the_formula_gives_the_bytes_of_an_index(parts: PairParts, num_decays: i
     followed = 2 * 8 * nodes if parts.sequences else 0  # entries of the last links of nodes, in two kinds
     assert index_bytes(Counts(size, nodes, *keys), num_decays, parts) == index.nbytes + followed
     most = Counts.at_most(size, nodes)
-    assert memory_to_build(most, num_decays, parts) > index_bytes(most, num_decays, parts) >= index.nbytes
+    assert most == Counts(size, nodes, pairs=size, transitions=2 * size)
+    assert memory_to_build(most, num_decays, parts) - building == index_bytes(most, num_decays, parts) >= index.nbytes
+    assert temporary_bytes(most, parts) == temporary
 
 
 def test_info_estimates_an_index_that_does_not_exist() -> None:
