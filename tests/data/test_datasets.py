@@ -25,6 +25,7 @@ from cawn.data.datasets import CATALOG, cache_folder, fetch
 from link_files import named_links, zipped
 
 SNAP = b"1 2 1082040961\n3 4 1082155839\n5 2 1082414391\n"
+SNAP_LINKS = [(1, 2, 1082040961), (3, 4, 1082155839), (5, 2, 1082414391)]
 SNAP_SHA256 = hashlib.sha256(SNAP).hexdigest()
 
 
@@ -82,13 +83,17 @@ def test_looking_into_it_is_quick() -> None:
     assert shown.stdout == "set()\n"
 
 
-def test_a_prepared_copy_comes_first(prepared: Path, own_cache: Path) -> None:
-    put(own_cache, "uci", SNAP)
+def test_a_prepared_copy_comes_first_and_then_the_cache(prepared: Path, own_cache: Path) -> None:
+    path = put(own_cache, "uci", SNAP)
     assert datasets.where("uci") == prepared / "edges.csv.gz"
     events = datasets.load("uci")
-    assert named_links(events) == [(2, 1, 10), (1, 0, 20), (0, 1, 30)]
-    assert events.msg is None
+    assert (named_links(events), events.msg) == ([(2, 1, 10), (1, 0, 20), (0, 1, 30)], None)
     assert datasets.verify("uci").startswith("not checked: ")
+    (prepared / "edges.csv.gz").unlink()
+    assert datasets.where("uci") == datasets.download("uci") == path
+    assert named_links(datasets.load("uci")) == SNAP_LINKS
+    path.unlink()
+    assert datasets.where("uci") is None
 
 
 def test_features_belong_to_the_links_in_the_order_of_the_file(prepared: Path) -> None:
@@ -109,26 +114,14 @@ def test_features_belong_to_the_links_in_the_order_of_the_file(prepared: Path) -
         datasets.load("uci")
 
 
-def test_the_cache_comes_next(own_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("CAWN_DATA", str(tmp_path))
-    assert datasets.where("uci") is None
-    path = put(own_cache, "uci", SNAP)
-    assert datasets.where("uci") == datasets.download("uci") == path
-    assert named_links(datasets.load("uci")) == [(1, 2, 1082040961), (3, 4, 1082155839), (5, 2, 1082414391)]
-
-
-@pytest.mark.parametrize(
-    ("platform", "expected"),
-    [("linux", ".cache/cawn"), ("darwin", "Library/Caches/cawn"), ("win32", "AppData/Local/cawn/cache")],
-)
-def test_the_cache_of_each_platform(
-    platform: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "platform", platform)
+def test_the_cache_of_each_platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     monkeypatch.delenv("LOCALAPPDATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "relative, and so to be ignored")
-    assert cache_folder() == tmp_path / expected
+    folders = {"linux": ".cache/cawn", "darwin": "Library/Caches/cawn", "win32": "AppData/Local/cawn/cache"}
+    for platform, expected in folders.items():
+        monkeypatch.setattr(sys, "platform", platform)
+        assert cache_folder() == tmp_path / expected
 
 
 # The publishers' file formats.
@@ -175,7 +168,7 @@ def tar(**texts: str) -> bytes:
             [("user:0", "item:0", 0), ("user:1", "item:0", 36), ("user:0", "item:1", 77)],
             [[-0.5, 1.0], [0.25, 2.0], [0.0, 3.0]],
         ),
-        ("uci", gzip.compress(SNAP), [(1, 2, 1082040961), (3, 4, 1082155839), (5, 2, 1082414391)], None),
+        ("uci", gzip.compress(SNAP), SNAP_LINKS, None),
         (
             "bitcoin-otc",
             gzip.compress(b"6,2,4,1289241911.72836\n6,5,-10,1289241941.53378\n"),
@@ -258,7 +251,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_planes_and_their_destinations(installed: Path) -> None:
+def test_planes_and_their_destinations(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = installed
     assert datasets.where("flights") == datasets.download("flights") == path
     events = datasets.load("flights")
@@ -270,17 +263,12 @@ def test_planes_and_their_destinations(installed: Path) -> None:
     path.write_bytes(zipped("flights.csv", FLIGHTS.replace("N14228", "LAX").encode()))  # also the name of an airport
     assert named_links(datasets.load("flights"))[0][:2] == ("plane:LAX", "airport:IAH")
     path.unlink()
-    assert datasets.where("flights") is None
-    with pytest.raises(cawn.StorageError, match=r"no such file in the package"):
-        datasets.load("flights")
-
-
-def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(CATALOG, "flights", replace(CATALOG["flights"], package="no_such_package"))
-    assert datasets.where("flights") is None
-    for ask in (datasets.load, datasets.download):
-        with pytest.raises(cawn.StorageError, match=r"^flights needs a package: pip install no_such_package$"):
-            ask("flights")
+    for needs in (r"no such file in the package", r"^flights needs a package: pip install no_such_package$"):
+        for ask in (datasets.load, datasets.download):
+            with pytest.raises(cawn.StorageError, match=needs):
+                ask("flights")
+        assert datasets.where("flights") is None
+        monkeypatch.setitem(CATALOG, "flights", replace(CATALOG["flights"], package="no_such_package"))
     with pytest.raises(cawn.StorageError, match="no copy to verify"):
         datasets.verify("flights")
 

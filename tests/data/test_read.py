@@ -15,6 +15,7 @@ import cawn
 from cawn.data.attributes import Attribute
 from cawn.data.datasets import CATALOG
 from cawn.data.hashing import hash_ids
+from cawn.data.readers.nodes import PRESENCE as PRESENT
 from cawn.data.reading import Reading
 from link_files import ROWS, SORTED, assert_same, named_links, of_words, written
 
@@ -37,9 +38,7 @@ def read_text(tmp_path: Path, text: str, **options: object) -> cawn.Events:
         lines(";", "sender;receiver;date\n"),
         lines("|", "caller|callee|unix_time\n"),
         lines(","),
-        lines("\t"),
         lines(" "),
-        lines("  "),
         lines(" \t "),
         lines(" ", "# a SNAP file\n# src dst unixtime\n"),
         lines(" ", "% a comment\n\n"),
@@ -54,6 +53,7 @@ def read_text(tmp_path: Path, text: str, **options: object) -> cawn.Events:
         "# a\x0c# b\n" + lines(","),
         " 10 20 3\n 20 30 1\n 10 30 2 \n30  30 2\n",
         "t,weight,src,dst\n3,0.5,10,20\n1,0.5,20,30\n2,0.5,10,30\n2,0.5,30,30\n",
+        "\ufeff" + "".join(f'{{"dst": {v}, "t": {t}, "src": {u}}}\n' for u, v, t in ROWS),
     ],
 )
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, bz2.compress])
@@ -166,6 +166,10 @@ FACTS: dict[str, Callable[[cawn.Events], object]] = {
     "msg": lambda events: events.msg.tolist(),
     "columns": lambda events: events.columns,
     "negative": lambda events: [None if i < 0 else events.labels.tolist()[i] for i in events.negative],
+    "weight": lambda events: events.weight.tolist(),
+    "link_id": lambda events: events.link_id.tolist(),
+    "x": lambda events: events.x.tolist(),
+    "node_columns": lambda events: events.node_columns,
     "reading": lambda events: events.reading,
 }
 
@@ -185,7 +189,14 @@ AMOUNT, CURRENCY = Attribute("amount"), Attribute("currency", "category", ("eur"
 DATES = Reading("src", "dst", "t", bipartite=False, dates=True)
 CODE, CODED = Attribute("code", "category", ("7", "07")), [[2.5, 0.0], [4.0, 1.0], [1.0, 0.0]]
 BOTH = Reading("src", "dst", "t", msg=("amount", "currency"), categorical=("currency",), bipartite=False)
-JSON = '\ufeff{"src": "a", "dst": "b", "t": 2}\n{"src": "b", "dst": "c", "t": 1}\n\n{"dst": "a", "src": "c", "t": 3}\n'
+GIVEN = "src,dst,t,w,no,id\nann,bob,2,1.5,eve,x1\nbob,ann,1,0,,x2\nann,cid,3,2,bob,007\n"
+PEOPLE = "name,age,city\nbob,40,rome\nann,20,oslo\nzoe,99,paris\n"
+CITY, PRESENCE = Attribute("city", "category", ("rome", "oslo", "paris")), Attribute(PRESENT, "presence")
+AGES, W = Attribute("age", "category", ("40", "20", "99")), Attribute("w", "category", ("1.5", "0", "2"))
+X = [[20.0, 1.0, 1.0], [40.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+JSON = '\ufeff{"src": "2024-01-01", "dst": "b", "t": "2024-01-02", "w": 0.5}\r\n\r\n'
+JSON += '{"t": "2024-01-01", "w": 1, "dst": "a", "src": "b", "note": "{[("}'
+DATED = [("b", "a", 1_704_067_200), ("2024-01-01", "b", 1_704_153_600)]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +213,6 @@ JSON = '\ufeff{"src": "a", "dst": "b", "t": 2}\n{"src": "b", "dst": "c", "t": 1}
         ("1,2,3\n4,5,6\n", {"header": True, "src": "1", "dst": "2", "time": "3"}, {"links": [(4, 5, 6)]}),
         ("src,dst,t\na,b,2024-01-01\n", {}, {"reading": DATES}),
         ("user_id,item_id,t\n1,1,5\n", {}, {"reading": Reading("user_id", "item_id", "t", bipartite=True)}),
-        ("1 2 3\n4 5 6\n", {}, {"reading": Reading(0, 1, 2, bipartite=False)}),
         ("3 1 2\n6 4 5\n", {"src": 1, "dst": 2, "time": 0}, {"reading": Reading(1, 2, 0, bipartite=False)}),
         (
             "rater,ratee,when,r\na,b,5,1\n",
@@ -218,7 +228,6 @@ JSON = '\ufeff{"src": "a", "dst": "b", "t": 2}\n{"src": "b", "dst": "c", "t": 1}
         ("src,dst,t\n1.0,2,1\n2.0,1,2\n", {}, {"labels": [1, 2]}),
         ("src,dst,t\n1.0,2,1\n1,a,2\n", {}, {"labels": ["1.0", "1", "2", "a"]}),
         ("src,dst,t\n7.0,8,1\n7,8.0,2\nann,9,3\n", {}, {"labels": ["7.0", "7", "ann", "8", "8.0", "9"]}),
-        ("src,dst,t\n5,3,1\n3,9,2\n", {}, {"labels": [3, 5, 9]}),
         ("src,dst,t\nb,a,1\na,c,2\n", {}, {"labels": ["b", "a", "c"]}),
         ("src,dst,t\n1000000000000,-4,1\n-4,7,2\n", {}, {"labels": [-4, 7, 10**12]}),
         ("src,dst,t\n007,7,1\n0x10,16,2\n+5,5,3\n", {}, {"labels": ["007", "0x10", "+5", "7", "16", "5"]}),
@@ -237,7 +246,6 @@ JSON = '\ufeff{"src": "a", "dst": "b", "t": 2}\n{"src": "b", "dst": "c", "t": 1}
         (of_times("1.0", "2.0"), {}, {"t": [1.0, 2.0]}),
         (of_times(*["1"] * 20, "2.5"), {}, {"t": [*[1.0] * 20, 2.5]}),
         (of_times("1e3", "2e3", "1082040961.5"), {}, {"t": [1000.0, 2000.0, 1082040961.5]}),
-        (of_times("-5", "0", "5"), {}, {"t": [-5, 0, 5]}),
         (of_times("17" + "0" * 16 + "1", "17" + "0" * 16 + "2"), {}, {"t": [17 * 10**17 + 1, 17 * 10**17 + 2]}),
         (of_times("+16" + "0" * 16 + "1", " 16" + "0" * 16 + "2"), {}, {"t": [16 * 10**17 + 1, 16 * 10**17 + 2]}),
         (of_times("1970-01-01", "1970-01-02", "1970-01-03"), {}, {"t": [0, 86400, 172800]}),
@@ -257,8 +265,19 @@ JSON = '\ufeff{"src": "a", "dst": "b", "t": 2}\n{"src": "b", "dst": "c", "t": 1}
         (of_words("true", "maybe", "false"), {"msg": "w"}, of_category("true", "maybe", "false")),
         (of_words("", "red", "7"), {"msg": "w"}, of_category("", "red", "7")),
         (of_words("2024-01-01", "never"), {"msg": "w"}, of_category("2024-01-01", "never")),
+        # Other columns, and tables of nodes.
+        (GIVEN, {"weight": "w", "bipartite": False}, {"weight": [0.0, 1.5, 2.0], "labels": ["ann", "bob", "cid"]}),
+        (GIVEN, {"negative": "no"}, {"negative": [None, "eve", "bob"], "labels": ["ann", "bob", "cid", "eve"]}),
+        (GIVEN, {"link_id": "id"}, {"link_id": hash_ids(["x2", "x1", "007"]).tolist()}),
+        (GIVEN, {"nodes": PEOPLE}, {"node_columns": (Attribute("age"), CITY, PRESENCE), "x": X}),
+        (
+            GIVEN,
+            {"nodes": PEOPLE, "categorical": ["age", "w"]},
+            {"node_columns": (AGES, CITY, PRESENCE), "columns": (W,)},
+        ),
+        (TWO_SIDED, {"nodes": "id,size\n3,5\n2,6\nitem:1,7\n"}, {"x": [[5.0, 1.0], [7.0, 1.0], [6.0, 1.0]]}),
         # Rows that end in the middle of a piece.
-        (JSON, {}, {"links": [("b", "c", 1), ("a", "b", 2), ("c", "a", 3)]}),
+        (JSON, {"msg": "w"}, {"links": DATED, "msg": [[1.0], [0.5]]}),
         ("src dst t\n1  2\t3\n 4 5 1 \n\n2 2 2\n", {}, {"links": [(4, 5, 1), (2, 2, 2), (1, 2, 3)]}),
         ("# a comment\n# another\n10,20,3\n20,30,1\n\n10,30,2\n30,30,2", {}, {"links": SORTED}),
         ("\ufeffsrc,dst,t\r\na,b,3\r\nb,c,1\r\n", {}, {"links": [("b", "c", 1), ("a", "b", 3)]}),
@@ -270,6 +289,8 @@ JSON = '\ufeff{"src": "a", "dst": "b", "t": 2}\n{"src": "b", "dst": "c", "t": 1}
 )
 def test_what_is_read_from_text(tmp_path: Path, text: str, options: dict, expected: dict) -> None:
     """In one piece and in small ones."""
+    if "nodes" in options:
+        options = options | {"nodes": written(tmp_path / "nodes.csv", options["nodes"])}
     events = assert_same(written(tmp_path / "a.csv", text), tmp_path / "columns", **options)
     assert isinstance(events, cawn.Events), events
     found = {name: FACTS[name](events) for name in expected}
@@ -286,22 +307,6 @@ def test_readings_of_tables_and_arrays() -> None:
     assert cawn.Events([0], [1], [5]).reading is None
     with pytest.raises(cawn.DataError):
         Reading.from_dict({"unit": "weeks"})
-
-
-@pytest.mark.parametrize("kind", ["text", "parquet", "table"])
-def test_optional_columns(tmp_path: Path, kind: str) -> None:
-    text = "src,dst,t,w,no,id\nann,bob,2,1.5,eve,x1\nbob,ann,1,0,,x2\nann,cid,3,2,bob,007\n"
-    columns = [line.split(",") for line in text.splitlines()]
-    source = pa.table({name: [row[i] or None for row in columns[1:]] for i, name in enumerate(columns[0])})
-    source = source.set_column(3, "w", pa.array([1.5, 0, 2], pa.float32()))
-    if kind == "parquet":
-        pq.write_table(source, tmp_path / "a.parquet")
-    path = {"text": written(tmp_path / "a.csv", text), "parquet": tmp_path / "a.parquet", "table": source}[kind]
-    events = cawn.read(path, weight="w", negative="no", link_id="id", bipartite=False)
-    assert events.weight.tolist() == [0, 1.5, 2]
-    assert [None if i < 0 else events.labels[i] for i in events.negative] == [None, "eve", "bob"]
-    assert set(events.labels) == {"ann", "bob", "cid", "eve"}
-    assert events.link_id.tolist() == hash_ids(["x2", "x1", "007"]).tolist()
 
 
 def test_dates_of_several_files_share_a_unit(tmp_path: Path) -> None:
@@ -361,24 +366,14 @@ def test_categories_of_several_and_of_binary_files(tmp_path: Path) -> None:
     assert events.msg.tolist() == [[0, 1, 0], [1, 0, 1]]
 
 
-def test_tables_of_nodes(tmp_path: Path) -> None:
+def test_tables_of_nodes_in_memory_and_of_several_pieces(tmp_path: Path) -> None:
     table = pa.table({"name": ["bob", "ann", "zoe"], "age": [40, 20, 99], "city": ["rome", "oslo", "paris"]})
-    for nodes in (table, written(tmp_path / "n.csv", "name,age,city\nbob,40,rome\nann,20,oslo\nzoe,99,paris\n")):
-        events = read_text(tmp_path, LINKS, nodes=nodes)
-        by_name = dict(zip(events.labels.tolist(), events.x.tolist(), strict=True))
-        assert by_name == {"ann": [20, 1, 1], "bob": [40, 0, 1], "cid": [0, 0, 0]}
-        assert [column.kind for column in events.node_columns] == ["number", "category", "presence"]
-        assert events.node_columns[1].levels == ("rome", "oslo", "paris")
-        events = read_text(tmp_path, LINKS, nodes=nodes, categorical=["age", "code"])
-        assert events.node_columns[0].kind == "category"
-        assert [column.name for column in events.columns] == ["code"]
-    flags = "name,flag\nann,true\n" + "someone,true\n" * 1_400_000 + "bob,maybe\n"  # more than a piece
+    events = read_text(tmp_path, GIVEN, nodes=table)
+    assert events.node_columns == (Attribute("age"), CITY, PRESENCE)
+    assert events.x.tolist() == [[20, 1, 1], [40, 0, 1], [0, 0, 0]]
+    flags = "name,flag\nann,true\n" + "someone,true\n" * 1_400_000 + "bob,maybe\n"
     events = read_text(tmp_path, "src,dst,t\nann,bob,1\n", nodes=written(tmp_path / "n.csv", flags))
     assert events.x.tolist() == [[0, 1], [1, 1]]
-    nodes = written(tmp_path / "n.csv", "id,size\n2,5\n3,6\nuser:1,7\n")
-    events = read_text(tmp_path, "user,item,t\n1,1,1\n2,3,2\n", nodes=nodes)
-    sizes = dict(zip(events.labels.tolist(), events.x[:, 0].tolist(), strict=True))
-    assert sizes == {"user:1": 7, "user:2": 5, "item:1": 0, "item:3": 6}
 
 
 def test_long_lines_fields_and_comments(tmp_path: Path) -> None:

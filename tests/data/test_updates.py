@@ -179,36 +179,26 @@ def test_a_lock_held_while_forking_does_not_stop_the_child(predictor, now) -> No
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_links_with_known_ids_are_skipped(predictor, now) -> None:
+def test_known_links_are_skipped_or_counted(run, predictor, now) -> None:
+    """By id; with `once` by row, in any order and company: of n equal links, as many as the history has."""
     first = cawn.Events([0, 0, 1], [1, 1, 2], [now] * 3, labels=["n1", "n2", "new"], link_id=["a", "a", "b"])
-    assert predictor.update(first) == Update(2, 1, 1)
-    assert predictor.update(first) == Update(0, 3, 0)
-    predictor.score("n1", "n2", now)
-    table = pa.table({"src": ["n1", "n1"], "dst": ["n2", "n5"], "t": [now, now + 1], "number": ["b", "c"]})
-    assert predictor.update(table, link_id="number") == Update(1, 1, 0)
-    assert predictor.update(table, link_id="number") == Update(0, 2, 0)
-    assert predictor.num_links == len(predictor.snapshot().events)
-    assert pickle.loads(pickle.dumps(predictor)).update(first) == Update(0, 3, 0)
-
-
-def test_once_skips_known_links_by_rows(run, predictor, now) -> None:
-    """U5, H9: in any order, file and company; of n equal links, as many as the history has."""
-    rows = {"src": ["n1", "n2", "n3"], "dst": ["n2", "n5", "n6"], "t": [now, now, now + 1]}
-    backwards = {name: column[::-1] for name, column in rows.items()}
-    assert predictor.update(pa.table(rows), once=True) == Update(3, 0, 0)
-    assert predictor.update(pa.table(backwards), once=True) == Update(0, 3, 0)
-    more = {"src": ["n1", "n1", "n2", "x"], "dst": ["n2", "n2", "n5", "n1"], "t": [now, now, now + 2, now]}
-    assert predictor.update(pa.table(more), once=True) == Update(3, 1, 1)
-    assert predictor.update(run.events, once=True) == Update(0, 400, 0), "the links it was trained on"
-    assert pickle.loads(pickle.dumps(predictor)).update(pa.table(more), once=True) == Update(0, 4, 0)
-
-
-def test_links_that_are_added_again_are_counted(run, predictor, now) -> None:
-    """U5: 500 known rows and 100 new ones added 600 without a word."""
-    table = pa.table({"src": ["n1"] * 6, "dst": ["n2"] * 6, "t": [now + i for i in range(6)]})
-    assert predictor.update(table[:4]).added == 4
-    with pytest.warns(UserWarning, match="4 of these 6 links are in the history already"):
-        assert predictor.update(table).added == 6
+    numbered = pa.table({"src": ["n1", "n1"], "dst": ["n2", "n5"], "t": [now, now + 1], "number": ["b", "c"]})
+    rows = pa.table({"src": ["n1", "n2", "n3"], "dst": ["n2", "n5", "n6"], "t": [now + 2, now + 2, now + 3]})
+    more = {"src": ["n1", "n1", "n2", "x"], "dst": ["n2", "n2", "n5", "n1"], "t": [now + 2, now + 2, now + 4, now + 2]}
+    for links, options, expected in (
+        (first, {}, Update(2, 1, 1)),
+        (first, {}, Update(0, 3, 0)),
+        (numbered, {"link_id": "number"}, Update(1, 1, 0)),
+        (rows, {"once": True}, Update(3, 0, 0)),
+        (rows.take([2, 1, 0]), {"once": True}, Update(0, 3, 0)),
+        (pa.table(more), {"once": True}, Update(3, 1, 1)),
+        (run.events, {"once": True}, Update(0, 400, 0)),
+    ):
+        assert predictor.update(links, **options) == expected
+        assert pickle.loads(pickle.dumps(predictor)).update(links, **options) == Update(0, len(links), 0)
+    assert predictor.num_links == len(predictor.snapshot().events) == 409
+    with pytest.warns(UserWarning, match="3 of these 3 links are in the history already"):
+        assert predictor.update(rows).added == 3
     with pytest.warns(UserWarning, match="400 of these 400 links"):
         predictor.update(run.events)
 
@@ -405,18 +395,15 @@ def test_recorded_columns_are_used(run, now) -> None:
 
 
 def test_appended_columns_are_an_update(run, predictor, now) -> None:
-    other = LinkPredictor.of(run)
-    names, times = (["n1", "stranger", "n1"], ["n2", "n3", "n2"]), [now + 1, now, now + 2]
-    assert predictor.append(*names, times, link_id=["a", "b", "a"]) == Update(2, 1, 1)
-    other.update(pa.table({"src": names[0][:2], "dst": names[1][:2], "t": times[:2]}))
+    other, ends = LinkPredictor.of(run), (["n1", "stranger"], ["n2", "n3"])
+    assert predictor.append(*ends, [now + 1, now], link_id=["a", "b"]) == Update(2, 0, 1)
+    other.update(pa.table({"src": ends[0], "dst": ends[1], "t": [now + 1, now]}))
     np.testing.assert_array_equal(predictor.score("n1", "n2", now + 3), other.score("n1", "n2", now + 3))
-    assert (predictor.version, predictor.watermark) == (1, now + 1)
     assert predictor.append(["n1"], ["n2"], [now], link_id=["b"]) == Update(0, 1, 0)
-    assert predictor.version == 1
     for src, t, attributes in ((["n1"], [now + 0.5], None), (["n1", "n2"], [now], None), (["x"], [now], [[1.0]])):
         with pytest.raises(cawn.CawnError):
             predictor.append(src, ["n2"], t, attributes=attributes)
-    assert (predictor.version, predictor.knows("x")) == (1, False)
+    assert (predictor.version, predictor.watermark, predictor.knows("x")) == (1, now + 1, False)
 
 
 # Removing links

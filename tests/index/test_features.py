@@ -172,17 +172,12 @@ def test_neither_threads_nor_the_batch_matter(size: int) -> None:
     np.testing.assert_array_equal(found[0][::500], np.concatenate([found[0][:0], *one_by_one]))
 
 
-def test_neither_rows_nor_names_nor_the_future_matter() -> None:
+def test_neither_rows_nor_names_matter() -> None:
     events = random_events(6, num_links=150)
     u, t = queries(events, 3, 40)
     u, v = u % events.num_nodes, np.roll(u % events.num_nodes, 5)
-    expected = features_of(events, PairParts()).features(u, v, t)
     rng = np.random.default_rng(0)
     rows, names = rng.permutation(len(events)), rng.permutation(events.num_nodes).astype(np.int32)
-    shuffled = cawn.Events(events.src[rows], events.dst[rows], events.t[rows], num_nodes=events.num_nodes)
-    renamed = cawn.Events(names[events.src], names[events.dst], events.t, num_nodes=events.num_nodes)
-    assert np.array_equal(features_of(shuffled, PairParts()).features(u, v, t), expected)
-    assert np.allclose(features_of(renamed, PairParts()).features(names[u], names[v], t), expected, atol=1e-6)
-    early = t < np.median(events.t)
-    past = features_of(events[events.t < np.median(events.t)], PairParts())
-    assert np.allclose(past.features(u[early], v[early], t[early]), expected[early], atol=1e-6)
+    other = cawn.Events(names[events.src[rows]], names[events.dst[rows]], events.t[rows], num_nodes=events.num_nodes)
+    found = features_of(other, PairParts()).features(names[u], names[v], t)
+    np.testing.assert_allclose(found, features_of(events, PairParts()).features(u, v, t), atol=1e-6)

@@ -19,36 +19,25 @@ def newest(events: cawn.Events, node: int, t: float, k: int) -> list[tuple[int, 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])
 @pytest.mark.parametrize("k", [1, 3, 50])
-def test_history_recent_against_reading_all_links(dtype: type, k: int) -> None:
+def test_recent_links_against_reading_all_links(dtype: type, k: int) -> None:
+    """Of a history, and of neighbours, which follow the canonical order and the number of visible links."""
     events = random_events(1, num_links=200, span=50, dtype=dtype, offset=-20)
     nodes, t = queries(events, 2, 60)
+    neighbours = Neighbours(events)
+    ids, visible = torch.from_numpy(nodes), neighbours.before(torch.from_numpy(t))
+    assert visible.tolist() == [int((events.t < when).sum()) for when in t]
+    theirs, degrees = neighbours.recent(ids, visible, k), neighbours.degree(ids, visible).tolist()
     found = cawn.History(events, 0.1).recent(nodes, t, k)
-    assert found.nodes.shape == found.t.shape == found.events.shape == (60, k)
+    assert found.nodes.shape == (60, k)
     assert found.t.dtype == events.t.dtype
     for b, (node, now) in enumerate(zip(nodes, t, strict=True)):
-        expected = newest(events, node, now, k)
-        rows = list(zip(found.nodes[b], found.t[b], found.events[b], strict=True))
-        assert rows[: len(expected)] == expected
-        assert all(row == (-1, 0, -1) for row in rows[len(expected) :])
-
-
-def test_neighbours_follow_the_canonical_order_and_the_number_of_visible_links() -> None:
-    events = random_events(3, num_links=150, span=10)
-    neighbours = Neighbours(events)
-    times = np.arange(-1, 12)
-    assert neighbours.before(torch.from_numpy(times)).tolist() == [int((events.t < t).sum()) for t in times]
-    nodes = torch.arange(-1, events.num_nodes + 2)
-    for visible in (0, 1, 70, 150):
-        found = neighbours.recent(nodes, torch.full_like(nodes, visible), 4)
-        past = neighbours.events[:visible]
-        for b, node in enumerate(nodes.tolist()):
-            expected = newest(past, node, np.inf, 4)
-            assert found.events[b].tolist() == [e for *_, e in expected] + [-1] * (4 - len(expected))
-            assert found.is_source[b].tolist() == [bool(past.src[e] == node) for *_, e in expected] + [False] * (
-                4 - len(expected)
-            )
-        degree = neighbours.degree(nodes, torch.full_like(nodes, visible))
-        assert degree.tolist() == [len(newest(past, node, np.inf, 1_000)) for node in nodes.tolist()]
+        expected, other = newest(events, node, now, k), newest(neighbours.events, node, now, k)
+        missing = [(-1, 0, -1)] * (k - len(expected))
+        assert list(zip(*(column[b].tolist() for column in found), strict=True)) == expected + missing
+        assert list(zip(*(column[b].tolist() for column in theirs[:3]), strict=True)) == other + missing
+        is_source = [bool(neighbours.events.src[event] == node) for *_, event in other]
+        assert theirs.is_source[b].tolist() == is_source + [False] * len(missing)
+        assert degrees[b] == len(newest(events, node, now, 1_000))
 
 
 def test_uniform_links_have_a_uniform_law_and_do_not_depend_on_the_batch() -> None:

@@ -146,8 +146,6 @@ def history() -> cawn.History:
         ({"fanouts": (2**20, 2**20)}, "too many"),
         ({"fanouts": 3}, "fanouts=3"),
         ({"length": 2**70}, "length="),
-        ({"threads": 0}, "threads is 0"),
-        ({"threads": float("nan")}, "threads is nan"),
     ],
 )
 def test_refused(history: cawn.History, arguments: dict, message: str) -> None:
