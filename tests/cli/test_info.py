@@ -52,3 +52,21 @@ def test_a_run_of_a_former_format(trained: Path, tmp_path: Path) -> None:
     write_sealed(run / "run.json", json.loads((run / "run.json").read_text()) | {"format": 4, "cawn": "0.1"})
     for command in ("info", "serve"):
         assert_refused(call_cawn(command, run), "in format 4, and this one reads format 5; the run must be")
+
+
+def test_an_estimate_of_an_index_that_does_not_exist() -> None:
+    options = ("--estimate", "links=3e5,nodes=1e4", "--estimate", "pairs=1e5", "--set", "alpha=0.1", "--json")
+    found, small = (json.loads(call_cawn("info", *options, "--memory", limit).out) for limit in ("4GiB", "20MiB"))
+    assert (found["links"], found["nodes"], found["pairs"], found["decays"]) == (300_000, 10_000, 100_000, 1)
+    assert found["disk"] == small["disk"] > 300_000 * 100
+    assert found["temporary"] == 0 < small["temporary"]
+    assert found["seconds"] > 0
+    assert "300,000 links" in call_cawn("info", *options[:-1]).out
+    for options, message in (
+        (("--estimate", "nodes=3"), "--estimate lacks links=N"),
+        (("--estimate", "links=many"), "--estimate is 'links=many'"),
+        (("--estimate", "links=2e9"), "one index holds fewer than 2**30"),
+        (("--estimate", "links=9", "--system", "tgn"), "has no index"),
+        ((), "give either RUN, a run or index folder, or --estimate links=N"),
+    ):
+        assert_refused(call_cawn("info", *options), message)

@@ -352,30 +352,27 @@ def test_a_batch_is_judged_by_those_before_it(predictor, now) -> None:
 # Names
 
 
-def of_events(run, events: cawn.Events, **form) -> LinkPredictor:
+def like(run, events: cawn.Events, reading: Reading | None = None, **form) -> LinkPredictor:
     """A predictor with other links, and the weights of this run."""
     held = LinkPredictor.of(run).snapshot()
     names = replace(held.model.form.names, **form)
-    model = replace(held.model, form=replace(held.model.form, names=names))
+    model = replace(held.model, form=replace(held.model.form, names=names), reading=reading or held.model.reading)
     return LinkPredictor(model, events, NameIndex.of(events.labels), held.calibration)
 
 
 @pytest.mark.parametrize("names", [["99", "user:99"], ["user:99", "99"]])
 def test_one_new_node_under_two_spellings(run, names: list[str]) -> None:
     events = cawn.Events([0, 1, 0], [2, 3, 3], [1, 2, 3], labels=["user:1", "user:2", "item:1", "item:2"])
-    predictor = of_events(run, events, prefixes=("user", "item"))
-    table = pa.table({"user": names, "item": ["1", "1"], "t": [10, 11]})
-    assert predictor.update(table) == Update(2, 0, 1)
+    predictor = like(run, events, prefixes=("user", "item"))
+    assert predictor.update(pa.table({"user": names, "item": ["1", "1"], "t": [10, 11]})) == Update(2, 0, 1)
     assert predictor.update(pa.table({"user": ["user:99"], "item": ["2"], "t": [12]})) == Update(1, 0, 0)
     assert sorted(predictor.nodes()) == ["item:1", "item:2", "user:1", "user:2", "user:99"]
 
 
-def test_integers_have_one_spelling(run) -> None:
+def test_integers_have_one_spelling(run, now) -> None:
     """H4: before and after the first text name."""
-    plain = run.events
-    predictor = of_events(run, cawn.Events(plain.src, plain.dst, plain.t), integers=True)
-    ends = {"src": ["77", "77.0", "x", "77.0"], "dst": ["1", "1.0", "1", "1"]}
-    table = pa.table(ends | {"t": plain.t[-1] + np.arange(4)})
+    predictor = like(run, cawn.Events(run.events.src, run.events.dst, run.events.t), integers=True)
+    table = pa.table({"src": ["77", "77.0", "x", "77.0"], "dst": ["1", "1.0", "1", "1"], "t": now + np.arange(4)})
     assert predictor.update(table[:2]) == Update(2, 0, 1)
     assert predictor.update(table[2:]) == Update(2, 0, 1)
     assert predictor.nodes()[-2:] == [77, "x"]
@@ -383,15 +380,13 @@ def test_integers_have_one_spelling(run) -> None:
 
 
 def test_recorded_columns_are_used(run, now) -> None:
-    held = LinkPredictor.of(run).snapshot()
-    model = replace(held.model, reading=Reading(src="rater", dst="ratee", time="when"))
-    predictor = LinkPredictor(model, run.events, NameIndex.of(run.events.labels), held.calibration)
-    table = {"when": [now], "ratee": ["n2"], "rater": ["newcomer"]}
-    assert predictor.update(pa.table(table)) == Update(1, 0, 1)
-    assert "newcomer" in predictor.nodes("src")
-    usual = pa.table({"src": ["n1"], "dst": ["other"], "t": [now]})
-    assert predictor.update(usual) == Update(1, 0, 1)
-    assert "other" in predictor.nodes("dst")
+    predictor = like(run, run.events, Reading(src="rater", dst="ratee", time="when"))
+    for source, links in (
+        ("newcomer", {"when": [now], "ratee": ["n2"], "rater": ["newcomer"]}),
+        ("usual", {"src": ["usual"], "dst": ["n1"], "t": [now]}),
+    ):
+        assert predictor.update(pa.table(links)) == Update(1, 0, 1)
+        assert source in predictor.nodes("src")
 
 
 def test_appended_columns_are_an_update(run, predictor, now) -> None:

@@ -61,11 +61,13 @@ def check_rates(events: cawn.Events, src: np.ndarray, dst: np.ndarray, t: np.nda
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])
 def test_rates_are_sums_over_the_past(dtype: type, directed: bool) -> None:
-    """Lists of fewer links than a block of sums, and of many blocks."""
+    """Lists of fewer links than a block of sums, and of many blocks; no links before the query, and none at all."""
     for seed, nodes in enumerate((4, 12, 60)):
         events = random_events(seed, num_nodes=nodes, num_links=300, dtype=dtype, offset=seed * 1_000_000_000)
         src, t = queries(events, seed, 150)
-        check_rates(events, src, np.random.default_rng(seed).integers(-1, nodes + 2, 150), t, directed)
+        dst = np.random.default_rng(seed).integers(-1, nodes + 2, 150)
+        for indexed in (events, events[:0]):
+            check_rates(indexed, src, dst, t, directed)
 
 
 @pytest.mark.parametrize("per_query", [1, 3, 64, 100, 400])
@@ -76,14 +78,7 @@ def test_consecutive_pairs_of_one_source(per_query: int) -> None:
     check_rates(events, src, np.arange(400) % 13, t)
 
 
-def test_no_links_before_the_query_and_none_at_all() -> None:
-    two_by_two = cawn.Events([0, 0, 1], [2, 3, 2], [1, 2, 7])
-    check_rates(two_by_two, np.array([0, 1, 1, 0]), np.array([2, 2, 3, 1]), np.full(4, 5))
-    nothing = cawn.Events([], [], np.empty(0, np.int64), num_nodes=3)
-    check_rates(nothing, np.array([0, 1]), np.array([2, 5]), np.full(2, 4))
-    for events in (nothing, random_events(0, num_links=5)[:0]):
-        found = features_of(events, SEQUENCES).features(np.array([0, 99]), np.array([1, 98]), np.array([3, 4]))
-        assert np.isfinite(found).all()
+def test_features_are_finite() -> None:
     far = cawn.Events([0, 0], [1, 1], np.array([0, 2**62], np.int64))
     found = features_of(far, PairParts(), 1e-9, (1e300,)).features(np.array([0]), np.array([1]), np.array([2**62 + 1]))
     assert np.isfinite(found).all()
@@ -141,10 +136,11 @@ def test_sequences_are_what_the_links_say(nodes: int, dtype: type) -> None:
     events = random_events(3, num_nodes=nodes, num_links=150, dtype=dtype)
     u, t = queries(events, 1, 60)
     v = np.roll(u, 7)
-    found = np.split(features_of(events, SEQUENCES).features(u, v, t), 2, axis=1)
-    for half, ends in zip(found, ((u, v), (v, u)), strict=True):
-        slow = [sequences(events, *asked) for asked in zip(*ends, t, strict=True)]
-        np.testing.assert_allclose(half, slow, rtol=1e-5, atol=1e-6)
+    for indexed in (events, events[:0]):
+        found = np.split(features_of(indexed, SEQUENCES).features(u, v, t), 2, axis=1)
+        for half, ends in zip(found, ((u, v), (v, u)), strict=True):
+            slow = [sequences(indexed, *asked) for asked in zip(*ends, t, strict=True)]
+            np.testing.assert_allclose(half, slow, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("parts", [PairParts(a, a, b, c, d) for a in (True, False) for b, c, d in np.ndindex(2, 2, 2)])

@@ -1,6 +1,5 @@
 """An index written in pieces has the files of one built in memory and the estimated size; damage to them is noticed."""
 
-import json
 import re
 import subprocess
 import sys
@@ -21,7 +20,6 @@ from cawn.index.index import Index
 from cawn.index.sizes import Counts, index_bytes, memory_to_build, temporary_bytes
 from cawn.index.stored import array_names, index_of, named_arrays
 from cawn.learn.indexing import build_index
-from command_line import assert_refused, call_cawn
 from small_runs import TINY
 
 WALKS_ALONE = PairParts(False, False, False, False, False)
@@ -96,9 +94,10 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("parts", "building", "temporary"), zip(PARTS, (219_200, 147_200, 139_200), (104_000, 96_000, 96_000), strict=True)
-)
+FORMULA = [(PARTS[0], 219_200, 104_000), (PARTS[1], 147_200, 96_000), (PARTS[2], 139_200, 96_000)]
+
+
+@pytest.mark.parametrize(("parts", "building", "temporary"), FORMULA)
 @pytest.mark.parametrize("num_decays", [1, 8])
 def test_the_formula_gives_the_bytes_of_an_index(
     parts: PairParts, building: int, temporary: int, num_decays: int
@@ -114,24 +113,6 @@ def test_the_formula_gives_the_bytes_of_an_index(
     assert most == Counts(size, nodes, pairs=size, transitions=2 * size)
     assert memory_to_build(most, num_decays, parts) - building == index_bytes(most, num_decays, parts) >= index.nbytes
     assert temporary_bytes(most, parts) == temporary
-
-
-def test_info_estimates_an_index_that_does_not_exist() -> None:
-    options = ("--estimate", "links=3e5,nodes=1e4", "--estimate", "pairs=1e5", "--set", "alpha=0.1", "--json")
-    found, small = (json.loads(call_cawn("info", *options, "--memory", limit).out) for limit in ("4GiB", "20MiB"))
-    assert (found["links"], found["nodes"], found["pairs"], found["decays"]) == (300_000, 10_000, 100_000, 1)
-    assert found["disk"] == small["disk"] > 300_000 * 100
-    assert found["temporary"] == 0 < small["temporary"]
-    assert found["seconds"] > 0
-    assert "300,000 links" in call_cawn("info", *options[:-1]).out
-    for options, message in (
-        (("--estimate", "nodes=3"), "--estimate lacks links=N"),
-        (("--estimate", "links=many"), "--estimate is 'links=many'"),
-        (("--estimate", "links=2e9"), "one index holds fewer than 2**30"),
-        (("--estimate", "links=9", "--system", "tgn"), "has no index"),
-        ((), "give either RUN, a run or index folder, or --estimate links=N"),
-    ):
-        assert_refused(call_cawn("info", *options), message)
 
 
 def test_damaged_folders_are_refused(tmp_path: Path) -> None:

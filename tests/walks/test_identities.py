@@ -79,34 +79,24 @@ def test_every_walk_can_be_read_back(length: int, num_walks: int, threads: int, 
         size = sum(len(level.node) for level in levels)
         vectors, levels = merge_prefixes(vectors, levels, queries)
         assert sum(len(level.node) for level in levels) < size
-    for b in range(50):
-        for side, walks in enumerate(sets):
-            expected: Counter = Counter()
-            for w in range(num_walks):
-                path = [
-                    (
-                        int(walks.nodes[b, w, i]),
-                        int(walks.events[b, w, i]),
-                        int(t[b] - walks.t[b, w, i]),
-                        tuple(counts[b, side, w, i, side]),
-                        tuple(counts[b, side, w, i, 1 - side]),
-                    )
-                    for i in range(length + 1)
-                    if walks.nodes[b, w, i] >= 0
-                ]
-                expected[tuple(path)] += 1
+    for side, walks in enumerate(sets):
+        seen = np.stack([walks.nodes, walks.events, t[:, None, None] - walks.t], axis=-1)
+        table = np.concatenate([seen, counts[:, side, :, :, side], counts[:, side, :, :, 1 - side]], axis=-1)
+        for b, rows in enumerate(table):  # [M, L, 3 + 2 L]
+            expected = Counter(tuple(map(tuple, walk[walk[:, 0] >= 0].tolist())) for walk in rows)
             assert read_back(vectors, levels, 2 * b + side, num_walks) == expected
 
 
 def read_back(vectors: np.ndarray, levels: list[Level], owner: int, num_walks: int) -> Counter:
+    """How many walks there are of each path: (node, event, age, both counts) at each position."""
     found: Counter = Counter()
     for depth, level in enumerate(levels):
         for entry in np.flatnonzero((level.owner == owner) & (level.weight > 0)):
             path, at = [], entry if level.row is None else level.row[entry]
-            for i in range(depth, -1, -1):
-                here = levels[i]
-                counts = tuple(vectors[here.own[at]]), tuple(vectors[here.other[at]])
-                path.append((int(here.node[at]), int(here.event[at]), int(here.age[at]), *counts))
+            for here in levels[depth::-1]:
+                path.append(
+                    (here.node[at], here.event[at], here.age[at], *vectors[here.own[at]], *vectors[here.other[at]])
+                )
                 at = here.parent[at]
             found[tuple(path[::-1])] += round(level.weight[entry] * num_walks)
     return found
