@@ -126,10 +126,6 @@ JODIE = "user_id,item_id,timestamp,state_label,comma_separated_list_of_features\
 
 
 def test_jodie(tmp_path: Path, data_folder: Path, network) -> None:
-    events = read_text(tmp_path, JODIE + "0,0,0.0,0,0.5,1.5\n1,0,36.0,1,2.5,3.5\n")
-    assert named_links(events) == [("user:0", "item:0", 0.0), ("user:1", "item:0", 36.0)]
-    assert events.msg.tolist() == [[0.5, 1.5], [2.5, 3.5]]
-    assert events.reading.msg == ("feature 0", "feature 1")
     zeros = read_text(tmp_path, JODIE + "0,0,0.0,0,0\n")  # a column of zeros stands for no features
     assert (zeros.msg, zeros.reading.msg) == (None, ())
     sample, wikipedia = cawn.read(data_folder / "jodie_format_sample.csv"), network("wikipedia")
@@ -189,6 +185,7 @@ AMOUNT, CURRENCY = Attribute("amount"), Attribute("currency", "category", ("eur"
 DATES = Reading("src", "dst", "t", bipartite=False, dates=True)
 CODE, CODED = Attribute("code", "category", ("7", "07")), [[2.5, 0.0], [4.0, 1.0], [1.0, 0.0]]
 BOTH = Reading("src", "dst", "t", msg=("amount", "currency"), categorical=("currency",), bipartite=False)
+FEATURES = Reading("user_id", "item_id", "timestamp", msg=("feature 0", "feature 1"), bipartite=True)
 GIVEN = "src,dst,t,w,no,id\nann,bob,2,1.5,eve,x1\nbob,ann,1,0,,x2\nann,cid,3,2,bob,007\n"
 PEOPLE = "name,age,city\nbob,40,rome\nann,20,oslo\nzoe,99,paris\n"
 CITY, PRESENCE = Attribute("city", "category", ("rome", "oslo", "paris")), Attribute(PRESENT, "presence")
@@ -284,7 +281,8 @@ DATED = [("b", "a", 1_704_067_200), ("2024-01-01", "b", 1_704_153_600)]
         ("src,dst,t\rann,bob,3\rbob,ann,1\r", {}, {"links": [("bob", "ann", 1), ("ann", "bob", 3)]}),
         ('src,dst,t\n"a\nb",c,3\nc,"d ""e"", f",1\n"g",h,2\n', {}, {"labels": ["a\nb", "c", "g", 'd "e", f', "h"]}),
         ("src,dst,t\n" + f"{'x' * 300},b,1\n" * 3 + "a,b,0\n", {}, {"labels": ["x" * 300, "a", "b"]}),
-        (JODIE + "0,0,0,0,0.5,1\n1,0,36,0,0,0\n0,1,77,1,0,0\n", {}, {"msg": [[0.5, 1.0], [0.0, 0.0], [0.0, 0.0]]}),
+        (JODIE + "0,0,0,0,0.5,1\n1,0,36.0,0,0,2.5\n", {}, {"msg": [[0.5, 1.0], [0.0, 2.5]], "reading": FEATURES}),
+        (JODIE + "0,0,0,0,1\n1,0,36,0,0\n", {}, {"links": [("user:0", "item:0", 0), ("user:1", "item:0", 36)]}),
     ],
 )
 def test_what_is_read_from_text(tmp_path: Path, text: str, options: dict, expected: dict) -> None:
