@@ -1,7 +1,9 @@
-"""Names to ids and back, from arrays alone; stored arrays that do not fit together are refused."""
+"""Names to ids and back; what is stored: arrays in memory and in files, hashes, sealed files, and damage to them."""
 
+import json
 import pickle
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cawn
+from cawn.data.array_folders import map_array
+from cawn.data.columns import ArrayFile, GrowingArray, blocks
 from cawn.data.forms import NameForm, bipartite_prefixes
+from cawn.data.hashing import digest, hash_ids, read_json, read_sealed, write_sealed
 from cawn.data.names import SLOTS, UNKNOWN, NameIndex, as_integer, as_name, as_names, parse_integers
 from cawn.data.stored import check_links, check_names
 
@@ -186,3 +191,66 @@ def test_what_a_name_means_is_fixed_by_the_training() -> None:
         for name in SPELLINGS:
             assert form.canonical(form.canonical(name)) == form.canonical(name)
             assert form.all([name, "other", 5], 0)[0] == form.all([name], 0)[0]
+
+
+# Arrays and files.
+
+
+def test_files_of_numpy_written_and_read_in_blocks(tmp_path: Path) -> None:
+    array, path = np.arange(24_000, dtype=np.int32).reshape(8_000, 3), tmp_path / "blocks.npy"
+    with ArrayFile(path, array.shape, array.dtype) as file:
+        file.write(array[4_000:], 12_000)
+        file.write(array[:4_000])
+        np.testing.assert_array_equal(file.read(3, 2), array[3:5])
+        with pytest.raises(cawn.StorageError, match=r"blocks\.npy: ended early"):
+            file.read(7_999, 2)
+    mapped, content = map_array(path), path.read_bytes()
+    for _ in range(2):  # a mapped array can be read twice
+        found = [(first, part.copy()) for first, (part, none) in blocks(3_000, mapped, None) if none is None]
+        assert [first for first, _ in found] == [0, 3_000, 6_000]
+        np.testing.assert_array_equal(np.concatenate([part for _, part in found]), array)
+    for size in (len(content) - 4, len(content) + 4, 20):
+        (tmp_path / "damaged.npy").write_bytes(content[:size].ljust(size))
+        with pytest.raises(cawn.StorageError, match=r"damaged\.npy: missing or damaged"):
+            map_array(tmp_path / "damaged.npy")
+
+
+def test_views_of_a_growing_array_never_change() -> None:
+    array, expected, views = GrowingArray(np.arange(3)), [0, 1, 2], []
+    rng = np.random.default_rng(0)
+    for step in range(300):
+        kept = len(expected) if rng.random() < 0.7 else int(rng.integers(0, len(expected) + 1))
+        rows = np.full(rng.integers(0, 30), step)
+        array.append(rows, kept)
+        expected = [*expected[:kept], *rows.tolist()]
+        views.append((array.view(), expected))
+    assert array.rows == len(expected)
+    for view, rows in views:
+        assert view.tolist() == rows
+        assert not view.flags.writeable
+
+
+def test_hashes_are_the_same_in_every_version() -> None:
+    """They are stored in run folders."""
+    assert hash_ids(["a", 7]).tolist() == [3405396810240292928, 9407870976149377255]
+    assert hash_ids([7]) == hash_ids(["7"]) != hash_ids(["007"])
+    assert hash_ids([]).dtype == np.uint64
+    whole = np.arange(4)
+    assert digest(whole) == "4a871df19664"
+    others = (whole + 1, whole.astype(np.int32), whole.reshape(2, 2), whole[:2])
+    assert len({digest(array) for array in (whole, *others)}) == 5
+    assert digest(whole, whole) != digest(whole)
+
+
+def test_sealed_files_are_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    write_sealed(path, {"b": [1, 2.5], "a": None, "checksum": "of an earlier content"})
+    assert read_sealed(path, "") == {"b": [1, 2.5], "a": None}
+    assert set(read_json(path, "")) == {"a", "b", "checksum"}
+    with pytest.raises(FileNotFoundError):
+        read_sealed(tmp_path / "none", "")
+    changed = json.dumps(json.loads(path.read_text()) | {"a": 2})
+    for content in (changed, '{"a": 2, "checksum": "x"}', '{"a": 1}', "[1]", "{", ""):
+        path.write_text(content)
+        with pytest.raises(cawn.StorageError, match=r"file\.json: .*damaged.*; start again"):
+            read_sealed(path, "start again")

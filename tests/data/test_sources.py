@@ -308,12 +308,16 @@ def test_folders_of_partitions(tmp_path: Path, kind: str) -> None:
     ),
     kind=st.sampled_from(["csv", "parquet", "json", "stream", "file", "table"]),
 )
-def test_what_is_written_is_read(tmp_path: Path, links: list[tuple], kind: str) -> None:
+def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, links: list[tuple], kind: str) -> None:
+    """At once, and sorted in runs of five links."""
     table = pa.table({name: [link[i] for link in links] for i, name in enumerate(("src", "dst", "t", "w", "no"))})
-    source = table if kind == "table" else as_file(table, tmp_path / "links", kind)
-    events = cawn.read(source, msg="w", weight="w", negative="no", link_id="src")
-    others = [None if i < 0 else events.labels[i] for i in events.negative]
-    found = zip(named_links(events), events.msg.ravel().tolist(), others, strict=True)
-    assert [(str(a), str(b), t, w, no) for (a, b, t), w, no in found] == sorted(links, key=lambda link: link[2])
-    assert events.weight.tolist() == events.msg.ravel().tolist()
-    assert events.link_id.tolist() == hash_ids(events.labels[events.src].tolist()).tolist()
+    folder, limits = tmp_path_factory.mktemp("columns"), Limits(piece=48, names=1 << 20, sorting=200, block=3)
+    source = table if kind == "table" else as_file(table, tmp_path_factory.mktemp("links") / "links", kind)
+    columns = {"msg": "w", "weight": "w", "negative": "no", "link_id": "src"}
+    for events in (cawn.read(source, **columns), write_columns(source, folder, limits, **columns)):
+        others = [None if i < 0 else events.labels[i] for i in events.negative]
+        found = zip(named_links(events), events.msg.ravel().tolist(), others, strict=True)
+        assert [(str(a), str(b), t, w, no) for (a, b, t), w, no in found] == sorted(links, key=lambda link: link[2])
+        assert events.weight.tolist() == events.msg.ravel().tolist()
+        assert events.link_id.tolist() == hash_ids(events.labels[events.src].tolist()).tolist()
+        assert np.argsort([t for _, _, t, *_ in links], kind="stable").tolist() == events.rows.tolist()
