@@ -8,7 +8,6 @@ import os
 import sys
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -42,13 +41,12 @@ def main() -> None:
     table = Table(*columns, title=title)
     for name in options.networks:
         events = cawn.read(Path(os.environ["CAWN_DATA"]) / name / "edges.csv.gz")
-        runs, summary = cawn.train_seeds(events, config, task=options.task, seeds=options.seeds, device=options.device)
-        for i, row in enumerate(summary):
-            baselines = [
-                np.mean([run.results[i]["rules"][rule]["ap"] for run in runs]) for rule in ("rates only", "recency")
-            ]
-            figures = (f"{mean:.4f} ± {half:.4f}" for mean, half in (row[k] for k in ("auc", "ap", "ap_batch30")))
-            table.add_row(name, row["links"], row["negatives"], *figures, *(f"{ap:.4f}" for ap in baselines))
+        found = cawn.train_seeds(events, config, task=options.task, seeds=options.seeds, device=options.device).results
+        for links, negatives in dict.fromkeys((row["links"], row["negatives"]) for row in found):
+            means = found.where(links=links, negatives=negatives).means("baseline", "system", "metric")
+            ours = [means[False, "cawn", metric] for metric in ("auc", "ap", "ap_batch30")]
+            baselines = [means[True, name, "ap"].mean for name in ("rates only", "recency")]
+            table.add_row(name, links, negatives, *map(format, ours), *(f"{100 * ap:.2f}" for ap in baselines))
     Console(width=140).print(table)
 
 

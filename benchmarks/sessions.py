@@ -111,7 +111,7 @@ def measure(assembly: Assembly, seed: int, epochs: int) -> list[float]:
         "device": "cpu",
     }
     rows = [
-        cawn.train(assembly.events, RatesSettings(epochs=epochs, pool=pool), **options).results[0]
+        cawn.train(assembly.events, RatesSettings(epochs=epochs, pool=pool), **options).results.tests[0]
         for pool in ("training", "period")
     ]
     untrained, known = _others(assembly, seed)

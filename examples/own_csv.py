@@ -33,9 +33,9 @@ if __name__ == "__main__":
         # Small and quick; use cawn.Config() for real data.
         config = cawn.Config(num_walks=32, dim=32, epochs=3, lr=3e-3)
         run = cawn.train(events, config, seed=0, out=run_folder, quiet=True)
-        tested = run.results[0]
-        recency = tested["rules"]["recency"]
-        print(f"last {tested['count']} links: AP {tested['model']['ap']:.3f}, recency baseline {recency['ap']:.3f}")
+        tested = run.results.where(metric="ap", negatives="random", system=("cawn", "recency"))
+        model, recency = (row["value"] for row in tested)
+        print(f"last {tested[0]['count']} links: AP {model:.3f}, recency baseline {recency:.3f}")
 
         # Later, or on another machine: the run folder is all that is needed.
         predictor = cawn.LinkPredictor.load(run_folder)

@@ -51,5 +51,5 @@ if __name__ == "__main__":
     check_system(SharedSettings(batch_size=50, epochs=2))
     print(f"all {len(PROMISES)} promises are kept")
     events = cawn.read(sys.argv[1]) if sys.argv[1:] else cawn.laws.triadic_closure(seed=0).events
-    for row in cawn.train(events, SharedSettings(), quiet=True).results:
-        print(f"AP {row['model']['ap']:.3f} against {row['negatives']} negatives")
+    for row in cawn.train(events, SharedSettings(), quiet=True).results.where(metric="ap", system="shared"):
+        print(f"AP {row['value']:.3f} against {row['negatives']} negatives")

@@ -49,7 +49,7 @@ def trained(folder: Path | None = None, **options: Any) -> dict[str, Any]:
     task = cawn.Task(**{"negatives": ("random",), "baselines": False} | how)
     options = {"task": task, "seed": 3, "quiet": True, "out": folder, "device": "cpu", "threads": 1} | options
     run = cawn.train(network(), CONFIG, **options)
-    return {"results": run.results, "epochs": run.epochs, "calibration": run.calibration.to_dict()}
+    return {"results": run.results.tests, "epochs": run.epochs, "calibration": run.calibration.to_dict()}
 
 
 def refused(call: Callable[[], object]) -> str:

@@ -39,7 +39,7 @@ def answers(name: str) -> dict[str, Any]:
         steps = chain.from_iterable(trainer.steps(epoch, 0) for epoch in count())
         found["losses"] = [round(float(loss), 5) for loss in islice(steps, STEPS)]
     run = cawn.train(events, config, device="cpu", threads=1, quiet=True, task=cawn.Task(baselines=False))
-    return found | {"AP": {row["negatives"]: round(row["model"]["ap"], 5) for row in run.results}}
+    return found | {"AP": {row["negatives"]: round(row["model"]["ap"], 5) for row in run.results.tests}}
 
 
 @pytest.mark.parametrize("name", OURS)

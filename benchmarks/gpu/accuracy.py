@@ -37,7 +37,7 @@ def measure(seeds: int, ways: list[str]) -> list[Row]:
                 )
                 for seed in range(seeds)
             ]
-            each = [run.results[0]["model"]["auc"] for run in runs]
+            each = [run.results.tests[0]["model"]["auc"] for run in runs]
             found[way] = float(np.mean(each))
             print(name, way, each, file=sys.stderr)
         for way in ways[:-1]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # The one list of public names: type checkers and editors see
     from cawn.learn.experiments import evaluate as evaluate
     from cawn.learn.experiments import train as train
     from cawn.learn.reporting import TensorBoard as TensorBoard
+    from cawn.learn.results import Results as Results
     from cawn.learn.task import Task as Task
     from cawn.learn.task import TimeSplit as TimeSplit
     from cawn.learn.testing import Run as Run

@@ -54,7 +54,7 @@ def test_a_run_in_the_interpreter(gpu, monkeypatch) -> None:
     found = cawn.train(events, config, device=gpu.type, quiet=True, task=cawn.Task(negatives=("random",)))
     for mine, theirs in zip(found.model.parameters(), expected.model.parameters(), strict=True):
         assert torch.allclose(mine.cpu(), theirs, atol=2e-4)
-    assert found.results[0]["model"]["auc"] == pytest.approx(expected.results[0]["model"]["auc"], abs=1e-6)
+    assert found.results.tests[0]["model"]["auc"] == pytest.approx(expected.results.tests[0]["model"]["auc"], abs=1e-6)
 
 
 @needs_cuda
@@ -82,7 +82,7 @@ def test_both_processors_learn_the_same_law(tmp_path: Path) -> None:
         device: cawn.train(events, SMALL, device=device, out=tmp_path / device, quiet=True)
         for device in ("cuda", "cpu")
     }
-    figures = {device: run.results[0]["model"]["auc"] for device, run in runs.items()}
+    figures = {device: run.results.tests[0]["model"]["auc"] for device, run in runs.items()}
     assert figures["cuda"] > 0.62
     assert abs(figures["cuda"] - figures["cpu"]) < 0.02
     for one, other in (("cuda", "cpu"), ("cpu", "cuda")):  # a run can be used on any device, wherever it was trained

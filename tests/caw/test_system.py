@@ -27,7 +27,7 @@ def test_the_papers_presets_learn(preset: str) -> None:
     """Which of two pairs links next is told by the walks alone: popularity and activity are equal."""
     config = Config.preset(preset).with_(num_walks=8, dim=8, frequencies=4, epochs=4, lr=1e-2)
     run = cawn.train(laws.two_pairs(20, 20).events, config, seed=0, quiet=True, task=cawn.Task(negatives=("random",)))
-    assert run.results[0]["model"]["auc"] > 0.9
+    assert run.results.tests[0]["model"]["auc"] > 0.9
 
 
 def test_scores_go_by_attributes_of_links_and_nodes(events) -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 import cawn
 from cawn.cli.reports import example_link, run_state, show_next, show_ranking, show_results
 from networks import random_events
+from small_results import a_test, results
 
 
 def test_the_suggested_node_and_partner_have_earlier_links() -> None:
@@ -58,10 +59,10 @@ def test_escape_sequences_in_names_do_not_reach_the_terminal() -> None:
 
 def test_figures_fit_a_narrow_terminal_beside_notes_on_negatives() -> None:
     figures = {f"{key}{batch}": 0.5 for key in ("auc", "ap") for batch in ("", "_batch30")}
-    row = {"links": "all", "negatives": "random", "protocol": "paper", "count": 9, "fallback": 0.1, "linked": 0.2}
-    row |= {"trained_with": "own, pairs", "model": figures, "rules": {"rates only": figures, "counts": figures}}
+    about = {"protocol": "paper", "fallback": 0.1, "linked": 0.2, "trained_with": "own, pairs", "model": figures}
+    test = a_test(baselines={"rates only": figures, "counts": figures}, **about)
     output = io.StringIO()
-    show_results([[row]], console=Console(file=output, width=80))
+    show_results(results(test), console=Console(file=output, width=80))
     shown = " ".join(output.getvalue().split())
     assert "…" not in shown
     assert "0.5000" in shown

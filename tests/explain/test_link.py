@@ -185,7 +185,8 @@ def test_scores_depend_on_the_strongest_walks(law_run, name: str) -> None:
 
 def test_scores_depend_on_the_strongest_walks_of_a_real_network(network, tmp_path) -> None:
     config = cawn.Config(alpha="ladder", num_walks=32, dim=32, epochs=1, lr=3e-3, schedule="constant")
-    options = {"quiet": True, "kinds": ("random",), "device": "cpu", "baselines": False}
+    task = cawn.Task(negatives=("random",), baselines=False)
+    options = {"quiet": True, "task": task, "device": "cpu"}
     cawn.train(network("uci")[:15_000], config, out=tmp_path / "run", **options)
     predictor = cawn.LinkPredictor.load(tmp_path / "run")
     found = deletion(predictor, some_test_links(predictor, 120), draws=1)

@@ -95,10 +95,10 @@ def test_results_name_their_clock_and_a_run_keeps_it(tied: cawn.Events, tmp_path
     }
     figures = {}
     for name, run in runs.items():
-        (row,) = run.results
+        (row,) = run.results.tests
         assert (row["clock"], row["protocol"]) == (name, "strict")
-        figures[name] = row["model"]["ap"], row["rules"]["recency"]["ap"], row["rules"]["counts"]["ap"]
-        assert row["digest"] == runs["strict"].results[0]["digest"]
+        figures[name] = row["model"]["ap"], row["baselines"]["recency"]["ap"], row["baselines"]["counts"]["ap"]
+        assert row["digest"] == runs["strict"].results.tests[0]["digest"]
         for key, value in runs["strict"].model.state_dict().items():
             assert (value == run.model.state_dict()[key]).all()
         assert cawn.evaluate(tmp_path / name[:5], negatives=("random",)) == run.results
@@ -112,12 +112,9 @@ def test_results_name_their_clock_and_a_run_keeps_it(tied: cawn.Events, tmp_path
 
 def test_a_system_with_weights_and_score_after(tied: cawn.Events) -> None:
     config = systems.settings_type("counts")().with_(epochs=1)
-    aps = [
-        cawn.train(tied, config, task=cawn.Task(clock=name, negatives=("random",)), quiet=True).results[0]["model"][
-            "ap"
-        ]
-        for name in ("strict", "batch:1", "event")
-    ]
+    tasks = [cawn.Task(clock=name, negatives=("random",), baselines=False) for name in ("strict", "batch:1", "event")]
+    runs = [cawn.train(tied, config, task=task, quiet=True) for task in tasks]
+    aps = [run.results.where(metric="ap")[0]["value"] for run in runs]
     assert aps[1] == aps[2] != aps[0]
 
 

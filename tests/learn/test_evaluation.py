@@ -20,20 +20,21 @@ def test_results_rank_links_among_many(events) -> None:
     run = cawn.train(
         events, TINY.with_(epochs=1), seed=0, quiet=True, task=cawn.Task(negatives=("random", "historical"))
     )
-    ranks = run.results[0]["ranks"]
+    test = run.results.tests[0]
+    ranks = test["ranks"]
     assert ranks["links"] == evaluation.RANKED_LINKS
     assert ranks["candidates"] == 100
-    for figures in (ranks["model"], ranks["rates only"], ranks["recency"]):
+    for figures in (test["model"], test["baselines"]["rates only"], test["baselines"]["recency"]):
         assert 0 < figures["mrr"] <= 1
         assert figures["hits@1"] <= figures["hits@3"] <= figures["hits@10"]
-    assert "ranks" not in run.results[1]
+    assert "ranks" not in run.results.tests[1]
 
 
 def test_own_negatives_are_tested_and_hidden_nodes_are_none(events) -> None:
     own = np.where(np.arange(len(events)) % 3 == 0, (events.dst + 1) % 60, -1)
     given = with_columns(events, negative=own)
     run = cawn.train(given, TINY.with_(epochs=1), task=cawn.Task("inductive", negatives=("random",)), quiet=True)
-    rows = [row for row in run.results if row["negatives"] == "own"]
+    rows = [row for row in run.results.tests if row["negatives"] == "own"]
     parts = split(given, "inductive", seed=0)
     counts = [int((own[part] >= 0).sum()) for part in parts.test.values()]
     assert [(row["links"], row["count"]) for row in rows] == [
@@ -51,7 +52,7 @@ def test_all_inductive_links_are_also_evaluated_together(events) -> None:
         events, TINY.with_(epochs=1), task=cawn.Task("inductive", negatives=("random",), baselines=False), quiet=True
     )
     parts = split(events, "inductive", seed=0)
-    rows = {row["links"]: row for row in run.results}
+    rows = {row["links"]: row for row in run.results.tests}
     links = np.sort(np.concatenate(list(parts.test.values())))
     assert rows["all"]["count"] == len(links)
     true = run.scorer(events.src[links], events.dst[links], events.t[links])
@@ -71,8 +72,8 @@ def test_a_split_by_time_is_kept_with_the_run(events, tmp_path: Path) -> None:
     config = TINY.with_(epochs=1)
     events = events[:700]
     run = cawn.train(events, config, out=tmp_path, task=cawn.Task(split=cuts, negatives=("random",)), quiet=True)
-    assert run.results[0]["count"] == int((events.t >= cuts.test_from).sum())
-    assert cawn.evaluate(tmp_path, negatives=("random",))[0]["split"] == run.results[0]["split"]
+    assert run.results.tests[0]["count"] == int((events.t >= cuts.test_from).sum())
+    assert cawn.evaluate(tmp_path, negatives=("random",)).tests[0]["split"] == run.results.tests[0]["split"]
     again = cawn.train(events, config, out=tmp_path, resume=True, quiet=True, task=cawn.Task(negatives=("random",)))
     assert again.results == run.results
     with pytest.raises(cawn.QueryError, match=r"other cuts, split"):
@@ -103,13 +104,13 @@ def test_the_order_of_questions_does_not_depend_on_how_nodes_are_numbered() -> N
 def test_dyglibs_protocol_gives_both_tasks_in_one_run(tmp_path: Path) -> None:
     events = random_events(4, num_nodes=80, num_links=1_500, span=900)
     run = cawn.train(events, TINY.with_(epochs=1), task=cawn.Task(protocol="dyglib"), out=tmp_path, quiet=True)
-    tests = [(row["links"], row["negatives"]) for row in run.results]
+    tests = [(row["links"], row["negatives"]) for row in run.results.tests]
     kinds = ("random", "historical pairs", "inductive pairs")
     assert tests == [(links, kind) for links in ("transductive", "inductive") for kind in kinds]
-    for row in run.results:
+    for row in run.results.tests:
         assert (row["protocol"], row["clock"]) == ("dyglib", "strict")
         assert {"ap", "ap_batch30", "ap_batch200", "auc_batch200"} <= row["model"].keys()
-    assert run.results[0]["model"]["ap"] != run.results[0]["model"]["ap_batch200"]
+    assert run.results.tests[0]["model"]["ap"] != run.results.tests[0]["model"]["ap_batch200"]
     assert cawn.evaluate(tmp_path) == run.results
-    assert [row["negatives"] for row in cawn.evaluate(tmp_path, negatives=("historical",))] == ["historical"] * 2
+    assert cawn.evaluate(tmp_path, negatives=("historical",)).values("negatives") == ["historical"]
     assert run_info(tmp_path)["protocol"] == "dyglib"

@@ -40,13 +40,13 @@ def test_alpha_auto_compares_nothing_before_a_short_training(events, capsys) -> 
 
 def test_several_seeds(events, tmp_path: Path) -> None:
     config = TINY.with_(epochs=1)
-    runs, summary = cawn.train_seeds(
-        events, config, seeds=(1, 2, 3), out=tmp_path, quiet=True, task=cawn.Task(negatives=("random",))
-    )
-    aucs = [run.results[0]["model"]["auc"] for run in runs]
-    mean, half = summary[0]["auc"]
-    assert mean == pytest.approx(np.mean(aucs))
-    assert half == pytest.approx(4.303 * np.std(aucs, ddof=1) / np.sqrt(3))
+    task = cawn.Task(negatives=("random",), baselines=False)
+    found = cawn.train_seeds(events, config, task=task, seeds=(1, 2, 3), out=tmp_path, quiet=True)
+    aucs = found.results.where(metric="auc").by_seed()
+    assert list(aucs) == list(found.runs) == [1, 2, 3]
+    (auc,) = (row for row in found.to_list() if row["metric"] == "auc")
+    assert auc["mean"] == pytest.approx(np.mean(list(aucs.values())))
+    assert auc["half"] == pytest.approx(4.303 * np.std(list(aucs.values()), ddof=1) / np.sqrt(3))
     assert {path.name for path in tmp_path.glob("[!.]*")} == {"seed-1", "seed-2", "seed-3", "summary.json"}
     with pytest.raises(cawn.QueryError, match="at least one seed"):
         cawn.train_seeds(events, config, seeds=())
@@ -107,7 +107,7 @@ def test_ctrl_c_in_any_phase_is_one_line(events, tmp_path: Path, monkeypatch, ca
         quiet=True,
         task=cawn.Task(negatives=("random",)),
     )
-    assert len(run.results) == 1
+    assert len(run.results.tests) == 1
 
 
 def test_seeds_go_on_in_their_own_folder(events, tmp_path: Path) -> None:
@@ -121,5 +121,5 @@ def test_seeds_go_on_in_their_own_folder(events, tmp_path: Path) -> None:
 
 def test_a_run_trained_with_pairs_is_compared_with_all_baselines(events) -> None:
     config = RatesSettings(epochs=1, negatives="pairs", num_negatives=2)
-    rules = cawn.train(events, config, seed=0, task=cawn.Task(negatives=("random",)), quiet=True).results[0]["rules"]
-    assert {"rates only", "counts"} <= set(rules)
+    found = cawn.train(events, config, seed=0, task=cawn.Task(negatives=("random",)), quiet=True).results
+    assert {"rates only", "counts"} <= set(found.values("system"))

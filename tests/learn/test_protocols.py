@@ -39,16 +39,16 @@ def test_the_task_of_a_run() -> None:
 def test_a_run_is_evaluated_with_other_protocols_of_the_same_split(tmp_path: Path) -> None:
     run = train(tmp_path / "run")
     assert read_description(tmp_path / "run")["protocol"] is None
-    assert {row["protocol"] for row in run.results} == {"strict"}
-    (paper,) = cawn.evaluate(tmp_path / "run", protocol="paper", baselines=False)
+    assert {row["protocol"] for row in run.results.tests} == {"strict"}
+    (paper,) = cawn.evaluate(tmp_path / "run", protocol="paper", baselines=False).tests
     assert (paper["links"], paper["negatives"], paper["protocol"]) == ("all", "random", "paper")
-    assert paper["count"] == run.results[0]["count"] - 1
+    assert paper["count"] == run.results.tests[0]["count"] - 1
     ranked = cawn.evaluate(tmp_path / "run", protocol="tgb", baselines=False)
-    assert [(row["links"], row["protocol"], row["clock"]) for row in ranked] == [
+    assert [(row["links"], row["protocol"], row["clock"]) for row in ranked.tests] == [
         ("test", "tgb", "strict"),
         ("validation", "tgb", "strict"),
     ]
-    assert ranked[0]["split"] == run.results[0]["split"]
+    assert ranked.tests[0]["split"] == run.results.tests[0]["split"]
     assert train(tmp_path / "tgb", protocol="tgb").results == ranked
     assert cawn.evaluate(tmp_path / "tgb", baselines=False) == ranked
     strict = cawn.evaluate(tmp_path / "tgb", protocol="strict", baselines=False)

@@ -34,7 +34,7 @@ def assert_same_figures(found: dict, expected: dict, *, baselines: bool = False)
     for mine, theirs in zip(found["results"], expected["results"], strict=True):
         assert mine["digest"] == theirs["digest"]
         assert mine["model"] == pytest.approx(theirs["model"], abs=2e-4)  # a few pairs may change places
-        assert not baselines or mine["rules"] == theirs["rules"]
+        assert not baselines or mine["baselines"] == theirs["baselines"]
 
 
 @pytest.mark.parametrize("count", ["2", "4"])

@@ -116,7 +116,7 @@ def test_results_that_make_no_sense(run: Path, tmp_path: Path) -> None:
     (copy / "results.json").write_text('[{"links": 3}]')
     report = read_report(copy) | {"results": stamp_of((copy / "results.json").read_bytes())}
     write_sealed(copy / "report.json", report)
-    with pytest.raises(cawn.StorageError, match=r"results\.json: damaged; cawn evaluate"):
+    with pytest.raises(cawn.StorageError, match=r"results\.json: damaged; resume the run"):
         run_info(copy)
 
 

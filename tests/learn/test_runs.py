@@ -609,10 +609,10 @@ def test_the_run_folder(events, tmp_path: Path) -> None:
     assert names == expected
     assert Config.from_toml((tmp_path / "run" / "config.toml").read_text()) == TINY
     results = json.loads((tmp_path / "run" / "results.json").read_text())
-    assert results == run.results
+    assert results == list(run.results.tests)
     assert {row["negatives"] for row in results} == {"random", "historical", "inductive"}
     for row in results:
-        assert set(row["rules"]) == {*BASELINES, *STANDING}
+        assert set(row["baselines"]) == {*BASELINES, *STANDING}
         assert row["trained_with"] == "mixed"
         assert row["split"] == split(events, "inductive", seed=1).digest
 

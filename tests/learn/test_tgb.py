@@ -8,6 +8,7 @@ from cawn.learn import tgb
 from cawn.learn.ranking import rank_among_all
 from cawn.learn.splits import split
 from networks import random_events
+from small_results import a_test, results
 
 # 20 links: 14 for training, 3 for validation, 3 for the test. Node 0 has linked to 5, 6 and 7, node 1 to 8.
 SRC = [0, 0, 0, 1] * 3 + [0, 1] + [0, 0, 1] + [0, 0, 2]
@@ -110,8 +111,8 @@ def test_rules_of_few_candidates_and_of_many() -> None:
 def test_rows_follow_the_clock(clock: str) -> None:
     events = random_events(3, num_nodes=15, num_links=200, span=60)
     run = cawn.train(events, "recency", task=cawn.Task(protocol="tgb", clock=clock), quiet=True)
-    assert [row["clock"] for row in run.results] == [clock] * 2
-    assert set(run.results[0]["rules"]) == {
+    assert [row["clock"] for row in run.results.tests] == [clock] * 2
+    assert set(run.results.tests[0]["baselines"]) == {
         "recency",
         "LR+LP+GR+GP",
         "LP+GP",
@@ -119,16 +120,16 @@ def test_rows_follow_the_clock(clock: str) -> None:
         "edgebank (window)",
         "popularity",
     }
-    assert run.results[0]["model"] == run.results[0]["rules"]["recency"]
+    assert run.results.tests[0]["model"] == run.results.tests[0]["baselines"]["recency"]
 
 
 def test_summary_over_runs() -> None:
-    runs = [[{"links": "test", "model": {"mrr": value}}] for value in (0.5, 0.7)]
-    found = tgb.summarise(runs)["test"]["mrr"]
+    runs = [a_test(2 * value, seed=seed, links="test") for seed, value in enumerate((0.5, 0.7))]
+    found = tgb.summarise(results(*runs))["test"]["mrr"]
     assert found["mean"] == pytest.approx(0.6)
     assert found["std"] == pytest.approx(0.2 / 2**0.5)
     assert found["interval"] == pytest.approx(12.706 * 0.1)
-    assert tgb.summarise(runs[:1])["test"]["mrr"] == {"mean": 0.5, "std": None, "interval": None}
+    assert tgb.summarise(results(*runs[:1]))["test"]["mrr"] == {"mean": 0.5, "std": None, "interval": None}
 
 
 @pytest.mark.filterwarnings("ignore")  # of packages that py-tgb imports

@@ -25,17 +25,17 @@ def test_it_learns_a_law_and_applies_it_to_hidden_nodes(task: str) -> None:
     events = laws.triadic_closure(200, 6_000, seed=1, noise=0.1).events
     config = TINY.with_(num_walks=16, dim=16, epochs=4)
     run = cawn.train(events, config, task=cawn.Task(nodes=task, negatives=("random",)), seed=0, quiet=True)
-    large = [row for row in run.results if row["count"] >= 100]  # few links of hidden nodes link two of them
+    large = [row for row in run.results.tests if row["count"] >= 100]  # few links of hidden nodes link two of them
     assert large
     for row in large:
-        edgebank = row["rules"]["edgebank"]["auc"]
+        edgebank = row["baselines"]["edgebank"]["auc"]
         assert row["model"]["auc"] > 0.62 > edgebank, row
 
 
 def test_nothing_is_learned_where_there_is_no_law() -> None:
     events = laws.null(200, 4_000, seed=1).events
     run = cawn.train(events, TINY, seed=0, quiet=True, task=cawn.Task(negatives=("random",)))
-    assert abs(run.results[0]["model"]["auc"] - 0.5) < 0.06
+    assert abs(run.results.tests[0]["model"]["auc"] - 0.5) < 0.06
 
 
 def test_a_seed_is_a_run(events, whole) -> None:
@@ -122,8 +122,8 @@ def test_the_unit_of_time_changes_nothing(events) -> None:
         cawn.train(e, TINY.with_(epochs=1), seed=0, quiet=True, task=cawn.Task(negatives=("random",)))
         for e in (events, scaled)
     )
-    assert a.results[0]["rules"] == b.results[0]["rules"]
-    assert a.results[0]["model"]["auc"] == pytest.approx(b.results[0]["model"]["auc"], abs=0.05)
+    assert a.results.tests[0]["baselines"] == b.results.tests[0]["baselines"]
+    assert a.results.tests[0]["model"]["auc"] == pytest.approx(b.results.tests[0]["model"]["auc"], abs=0.05)
 
 
 def test_memory_does_not_grow_from_epoch_to_epoch(events) -> None:
@@ -199,7 +199,7 @@ def test_refit_serves_weights_trained_on_all_links(events, whole, tmp_path: Path
     )
     assert run.results == whole.results == cawn.learn.experiments.evaluate(tmp_path / "run", negatives=("random",))
     assert run.report["served"] == "all links"
-    assert whole.report["served"] == run.results[0]["weights"] == "training links"
+    assert whole.report["served"] == run.results.tests[0]["weights"] == "training links"
     best = max(range(len(whole.epochs)), key=lambda epoch: whole.epochs[epoch]["val_ap"]) + 1
     assert run.report["refit"]["epochs"] == best
     assert run.report["refit"]["links"] == len(events)

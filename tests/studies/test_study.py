@@ -79,7 +79,7 @@ def test_two_comparisons_in_one_folder_share_the_runs(tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         first, second = pool.map(comparison, [tmp_path / "c"] * 2)
     assert first == second
-    assert [row["seeds"] for row in first["accuracy"] if row["system"] == "rates"] == [[0, 1, 2]]
+    assert {row["seeds"] for row in first["accuracy"] if row["system"] == "rates"} == {3}
     assert first["failed"] == []
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from cawn.studies import plot
 from cawn.studies.tables import Comparison
+from small_results import a_test, results
 
 ABOUT = {
     "data": {"links": 5_000, "nodes": 70},
@@ -19,15 +20,9 @@ ABOUT = {
     "splits": {"transductive": ["d1", "d2"]},
     "device": "CPU",
     "jobs": 2,
-    "settings": {"b": {"epochs": 3}},
+    "settings": {"rates": {"epochs": 3}},
     "versions": {"cawn": "1", "torch": "2"},
 }
-
-
-def accuracy(system: str, negatives: str, ap: float, *, trained: bool = True) -> dict:
-    where = {"task": "transductive", "links": "all", "negatives": negatives, "system": system}
-    mrr = [ap / 2, 0.01] if negatives == "random" else None
-    return where | {"trained": trained, "seeds": [0, 1], "count": 9.0, "ap": [ap, 0.01], "auc": [ap, None], "mrr": mrr}
 
 
 def cost(system: str, seconds: float) -> dict:
@@ -48,21 +43,23 @@ def cost(system: str, seconds: float) -> dict:
 
 @pytest.fixture
 def comparison() -> Comparison:
-    rows = [
-        accuracy(system, kind, ap - (kind == "historical") / 4, trained=system != "c")
-        for system, ap in (("a", 0.8), ("b", 0.9), ("c", 0.95))
+    tests = [
+        a_test(ap - (kind == "historical") / 4 + noise, seed=seed, negatives=kind, system=system)
+        for system, ap in (("cawn", 0.8), ("rates", 0.9), ("recency", 0.95))
         for kind in ("random", "historical")
+        for seed, noise in enumerate((0.01, -0.01))
     ]
     failed = [{"system": "d", "task": "transductive", "seed": 1, "reason": "out of memory"}]
-    return Comparison(ABOUT, rows, [cost("b", 300), cost("a", 4.2)], failed)
+    return Comparison(ABOUT, results(*tests), [cost("rates", 300), cost("cawn", 4.2)], failed)
 
 
 def test_the_best_are_bold_and_the_untrained_last(comparison: Comparison) -> None:
     headings, rows = comparison.accuracy_table("transductive", "all")
     assert headings == ["system", "AP random", "AP historical", "AUC random", "AUC historical", "MRR random", "seeds"]
-    assert [row[0] for row in rows] == ["b", "a", "c (untrained)"]
-    assert rows[1] == ["a", "80.00 ± 1.00", "55.00 ± 1.00", "80.00", "55.00", "40.00 ± 1.00", "2"]
-    assert rows[2][1] == "**95.00 ± 1.00**"
+    assert [row[0] for row in rows] == ["rates", "cawn", "recency (untrained)"]
+    both = ["80.00 ± 12.71", "55.00 ± 12.71"]
+    assert rows[1] == ["cawn", *both, *both, "40.00 ± 6.35", "2"]
+    assert rows[2][1] == "**95.00 ± 12.71**"
 
 
 def test_markdown(comparison: Comparison, tmp_path: Path) -> None:
@@ -76,9 +73,9 @@ def test_markdown(comparison: Comparison, tmp_path: Path) -> None:
         "- Seeds (split, negatives, weights): 0, 1",
         "- Split digests, transductive: `d1`, `d2`",
         "- Device: CPU; up to 2 runs at a time",
-        "- Settings of b: epochs=3",
-        "| a | 4 s | 2.1 | 2 | 1,234 | 10,000 | 2.50 GB | 1,000 |",
-        "| b | 5 min | 150 | 2 | 1,234 | 10,000 | 2.50 GB | 1,000 |",
+        "- Settings of rates: epochs=3",
+        "| cawn | 4 s | 2.1 | 2 | 1,234 | 10,000 | 2.50 GB | 1,000 |",
+        "| rates | 5 min | 150 | 2 | 1,234 | 10,000 | 2.50 GB | 1,000 |",
         "- d, transductive, seed 1: out of memory",
     ):
         assert f"{line}\n" in text
@@ -93,7 +90,7 @@ def test_the_plot(comparison: Comparison, tmp_path: Path, monkeypatch) -> None:
         "scoring, pairs/s",
         "random negatives",
         "historical negatives",
-        "best untrained: c",
+        "best untrained: recency",
     ):
         assert word in text
     assert "prefers-color-scheme:dark" in text

@@ -37,10 +37,10 @@ def weights(run: cawn.Run) -> dict[str, torch.Tensor]:
 def test_it_is_trained_evaluated_stored_and_loaded(events, tmp_path: Path) -> None:
     run = cawn.train(events, SMALL, out=tmp_path / "run", quiet=True, device="cpu")
     assert isinstance(run.system, SHARED.SharedNeighbours)
-    random = run.results[0]
+    random = run.results.tests[0]
     assert random["negatives"] == "random"
     assert random["model"]["auc"] > 0.9
-    assert set(random["rules"]) == {*BASELINES, *STANDING}
+    assert set(random["baselines"]) == {*BASELINES, *STANDING}
     assert cawn.evaluate(tmp_path / "run", device="cpu") == run.results
 
     predictor = cawn.LinkPredictor.load(tmp_path / "run", device="cpu")
@@ -139,7 +139,7 @@ def test_a_callback_that_raises_ends_the_training(events) -> None:
 def test_systems_by_name(events) -> None:
     assert systems.names()[0] == "cawn"
     run = cawn.train(events, "rates", quiet=True, device="cpu", task=cawn.Task(negatives=("random",)))
-    assert run.results[0]["model"]["auc"] > 0.9
+    assert run.results.tests[0]["model"]["auc"] > 0.9
     with pytest.raises(cawn.QueryError, match="system is 'tgx': there are cawn"):
         cawn.train(events, "tgx")
     with pytest.raises(cawn.QueryError, match="config is a dict: give settings"):

@@ -104,9 +104,9 @@ def test_a_baseline_is_a_run_with_probabilities(name: str, settings: dict[str, s
     events = random_events(2, num_nodes=30, num_links=400, span=300)
     config = systems.settings_type(name)().with_(**settings)
     run = cawn.train(events, config, out=tmp_path / name, quiet=True, task=cawn.Task(negatives=("random",)))
-    row = run.results[0]
+    row = run.results.tests[0]
     rule = {"edgebank": "edgebank (window)", "heuristics": "LP+GP"}.get(name, name)
-    assert row["model"] == row["rules"][rule]
+    assert row["model"] == row["baselines"][rule]
     predictor = cawn.LinkPredictor.load(tmp_path / name)
     src, dst = (events.labels[ends[:20]] for ends in (events.src, events.dst))
     probabilities = predictor.score(src, dst, np.full(20, 400))

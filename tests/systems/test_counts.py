@@ -98,8 +98,8 @@ def test_it_learns_which_destination_follows_which() -> None:
     events = cawn.Events(src, 20 + steps % 10, np.arange(1_000))
     config = CountsSettings(epochs=5, batch_size=100)
     run = cawn.train(events, config, quiet=True, task=cawn.Task(negatives=("random",)))
-    assert run.results[0]["model"]["auc"] > 0.99
-    assert run.results[0]["rules"]["recency"]["auc"] < 0.8
+    assert run.results.tests[0]["model"]["auc"] > 0.99
+    assert run.results.tests[0]["baselines"]["recency"]["auc"] < 0.8
     weighted = with_columns(events, weight=1.0 + (events.src % 2))
     other = cawn.train(weighted, config, quiet=True, task=cawn.Task(negatives=("random",)))
     assert not np.allclose(other.model.weight.detach(), run.model.weight.detach(), atol=1e-4)

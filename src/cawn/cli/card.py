@@ -8,12 +8,12 @@ from typing import Any
 
 from cawn.cli.reports import facts_of_run
 from cawn.errors import printable
+from cawn.learn.results import METRICS, Results
 
 _DATA = ("data", "period", "columns", "names", "added since", "links digest")
 _MODEL = ("system", "settings", "decays", "versions", "weights digest", "size")
 _TRAINING = ("state", "task", "protocol", "epochs", "served", "cost", "split digest")
 _PROBABILITIES = ("calibration", "expected drift")
-_METRICS = {"auc": "AUC", "ap": "AP", "mrr": "MRR", "hits@10": "Hits@10"}
 _LIMITS = (
     "A score at time t uses only links strictly before t. A node without earlier links has no history.",
     "Probabilities assume one negative per positive. If fewer pairs will link, give the expected share as the prior.",
@@ -48,22 +48,30 @@ def _section(title: str, facts: dict[str, str]) -> list[str]:
 
 def _accuracy(info: dict[str, Any]) -> list[str]:
     """A table for each kind of negatives: the model and its baselines."""
-    results, parts = info["results"] or [], []
-    for against in dict.fromkeys(row["negatives"] for row in results):
-        chosen = [row for row in results if row["negatives"] == against]
-        metrics = [key for key in _METRICS if key in chosen[0]["model"]]
+    results, parts = Results(info["results"] or []), []
+    for against in results.values("negatives"):
+        some = results.where(negatives=against)
+        metrics = [key for key in ("auc", "ap", "mrr", "hits@10") if key in some.values("metric")]
         rows = []
-        for row in chosen:
-            figures = {f"{row['links']} links: {row['count']:,}": row["model"]}
-            figures |= {f"baseline: {name}": found for name, found in row["rules"].items()}
-            rows += [(name, *(f"{found[key]:.4f}" for key in metrics)) for name, found in figures.items()]
-        parts += [f"Against {against} negatives:", _table(("", *(_METRICS[key] for key in metrics)), rows)]
+        for (links, count, baseline, name), values in _figures(some).items():
+            shown = f"baseline: {name}" if baseline else f"{links} links: {count:,}"
+            rows.append((shown, *(f"{values[key]:.4f}" if key in values else "" for key in metrics)))
+        parts += [f"Against {against} negatives:", _table(("", *(METRICS[key] for key in metrics)), rows)]
     if found := info["candidates"]:
         parts.append(
             f"A ranking considers {found['size']:,.0f} nodes on average; the true destination is among them for "
             f"{found['recall']:.0%} of {found['links']} test links."
         )
     return ["## Accuracy", f"On the test links, with the {info['clock']} clock.", *parts] if parts else []
+
+
+def _figures(results: Results) -> dict[tuple[str, int, bool, str], dict[str, float]]:
+    """The metrics of each system on each kind of test links."""
+    found: dict[tuple[str, int, bool, str], dict[str, float]] = {}
+    for row in results:
+        key = row["links"], row["count"], row["baseline"], row["system"]
+        found.setdefault(key, {})[row["metric"]] = row["value"]
+    return found
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -125,7 +125,7 @@ def compare(
         print(json.dumps({"folder": str(out)} | found.to_dict()))
     else:
         _show(found, out)
-    if not found.accuracy:  # every run has failed; the tables of an earlier comparison are kept
+    if not found.results:  # every run has failed; the tables of an earlier comparison are kept
         raise QueryError(f"{out}: no run has a result, so no table was written; the reasons are above")
 
 
@@ -164,5 +164,5 @@ def _show(found: Comparison, out: Path) -> None:
     for row in found.failed:
         console.print(f"failed: {row['system']}, {row['task']}, seed {row['seed']}: {row['reason']}", markup=False)
     files = [name for name in ("comparison.md", "comparison.json", "comparison.svg") if (out / name).exists()]
-    if files and found.accuracy:
+    if files and found.results:
         console.print(f"written: {', '.join(str(out / name) for name in files)}", style="dim", markup=False)

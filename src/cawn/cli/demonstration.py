@@ -20,6 +20,7 @@ from cawn.data import laws
 from cawn.data.events import Events
 from cawn.data.summary import describe, in_words
 from cawn.devices import Device
+from cawn.learn.results import Results
 from cawn.rankings import Scores
 
 ALPHA = 1 / (4 * laws.REACTION_TIME)
@@ -173,7 +174,9 @@ def _train(example: Example, console: Console, *, seed: int, device: Device, qui
         scored.append({"link": description, "probability": probability, "error": error})
     if not quiet:
         console.print(f"Trained and tested in {seconds:.0f} s, on links of nodes that were hidden from training:")
-        show_results([[row for row in trained.results if row["count"] >= MIN_TEST_LINKS]], console=console)
+        show_results(
+            Results(test for test in trained.results.tests if test["count"] >= MIN_TEST_LINKS), console=console
+        )
         console.print("Probabilities of two links, assuming one negative per positive:")
         for row in scored:
             line = f"  {row['probability']:.2f} ± {row['error']:.2f}  {row['link']}"
@@ -181,7 +184,7 @@ def _train(example: Example, console: Console, *, seed: int, device: Device, qui
         console.print("\nNext:", style="bold")
         console.print("  cawn train edges.csv -o runs/mine    train on your own links", highlight=False)
         console.print("  cawn datasets                        list public networks", highlight=False)
-    return {"seconds": seconds, "data": describe(example.events), "results": trained.results, "scored": scored}
+    return {"seconds": seconds, "data": describe(example.events), "results": trained.results.tests, "scored": scored}
 
 
 def _closing_link(network: laws.LawNetwork, from_end: int) -> tuple[int, int, int]:

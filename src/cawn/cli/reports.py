@@ -16,9 +16,8 @@ from rich.text import Text
 from cawn.data.events import Events
 from cawn.data.times import format_as_read
 from cawn.errors import printable
-from cawn.learn.metrics import mean_and_interval
 from cawn.learn.reporting import format_duration
-from cawn.learn.task import check_protocol
+from cawn.learn.results import Mean, Results, main_metric
 from cawn.rankings import Ranked
 
 _ENOUGH, _TRIED = 5, 1_000  # earlier links of a good example, and number of late links to look at
@@ -27,97 +26,100 @@ _MIXTURES = {
     "hard": "random (2 in 4), historical (1 in 4) and recent (1 in 4)",
     "pairs": "random (9 in 16), historical (3 in 16) and pair (4 in 16)",
 }
-_BASELINES = {  # by the name in a table
-    "rates only": "rates only",
-    "counts": "counts",
-    "recency": "recency",
-    "LR+LP+GR+GP": "LR+LP+GR+GP",
-    "LP+GP": "LP+GP",
-    "EdgeBank": "edgebank",
-    "EdgeBank (window)": "edgebank (window)",
-    "popularity": "popularity",
-}
+# In this order in tables; others follow.
+_BASELINES = ("rates only", "counts", "recency", "LR+LP+GR+GP", "LP+GP", "edgebank", "edgebank (window)", "popularity")
+_SHOWN = {"edgebank": "EdgeBank", "edgebank (window)": "EdgeBank (window)"}  # names in tables, if they are others
+_Column = tuple[str, tuple[str, ...]]  # its heading, and the metrics in it
 
 
-def show_results(
-    runs: list[list[dict[str, Any]]], *, batch_metrics: bool = False, console: Console | None = None
-) -> None:
-    """Print a table for each kind of negatives: the model and its baselines; means over runs."""
-    console = console or Console()
-    if "ap" not in runs[0][0]["model"]:
-        return show_ranks(runs, console)
-    shown = 30 if runs[0][0].get("protocol") == "paper" else 200
-    sizes = [
-        size for size in (30, 200) if f"ap_batch{size}" in runs[0][0]["model"] and (batch_metrics or size == shown)
-    ]
-    if len(runs) > 1:
-        console.print(f"mean of {len(runs)} seeds ± half of the 95 % confidence interval")
-    for against in dict.fromkeys(row["negatives"] for row in runs[0]):
-        console.print(f"against {against} negatives, {_protocol(runs[0][0])}", style="italic")
-        table = Table(box=SIMPLE, pad_edge=False)
-        table.add_column("", no_wrap=True)
-        for name in ("AUC", "AP", *(f"batches of {size}" for size in sizes), *["MRR"] * (against == "random")):
-            table.add_column(name, justify="right", no_wrap=True)
-        rows = [same for same in zip(*runs, strict=True) if same[0]["negatives"] == against]
-        for same in rows:
-            _add_rows(table, same, sizes)
-        console.print(table)
-        for same in rows:
-            _show_unusual(same[0], console)
-    _show_training(runs[0][0], console)
-    _show_verdict(runs, console)
-    ranked = [r for rows in runs for r in rows if "ranks" in r]
-    if ranked:
-        most = max(ranked, key=lambda row: row["count"])
+def show_results(results: Results, *, batch_metrics: bool = False, console: Console | None = None) -> None:
+    """Print a table for each kind of negatives: the system and its baselines; means over seeds."""
+    console, first, ranked = console or Console(), results.tests[0], main_metric(results) == "mrr"
+    if (seeds := len(results.values("seed"))) > 1:
+        console.print(f"mean of {seeds} seeds ± half of the 95 % confidence interval")
+    for kind in results.values("negatives"):
+        some, what = results.where(negatives=kind), f"among {kind}" if ranked else f"against {kind} negatives"
+        console.print(f"{what}, {_protocol(first)}", style="italic")
+        console.print(_table(some, _metrics_of(some, batch_metrics=batch_metrics)))
+        for test in _of_first_seed(some):
+            _show_unusual(test, console)
+    _show_training(first, console)
+    if not ranked:
+        _show_verdict(results, console)
+        _show_ranks(results, console)
+
+
+def _of_first_seed(results: Results) -> list[dict[str, Any]]:
+    return [test for test in results.tests if test["seed"] == results.tests[0]["seed"]]
+
+
+def _metrics_of(results: Results, *, batch_metrics: bool) -> list[_Column]:
+    """The columns of a table, by the protocol: batches of 30 are shown with the paper's, or on request."""
+    if main_metric(results) == "mrr":
+        return [("MRR", ("mrr",)), ("Hits@10", ("hits@10",))]
+    known, usual = results.values("metric"), 30 if results.tests[0]["protocol"] == "paper" else 200
+    sizes = [size for size in (30, 200) if f"ap_batch{size}" in known and (batch_metrics or size == usual)]
+    batches = [(f"batches of {size}", (f"auc_batch{size}", f"ap_batch{size}")) for size in sizes]
+    return [("AUC", ("auc",)), ("AP", ("ap",)), *batches, *[("MRR", ("mrr",))] * ("mrr" in known)]
+
+
+def _table(results: Results, columns: list[_Column]) -> Table:
+    """A row for each kind of test links, and those of the baselines below it."""
+    table = Table(box=SIMPLE, pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for heading, _ in columns:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for test in _of_first_seed(results):
+        some = results.where(links=test["links"])
+        names = some.where(baseline=True).values("system")
+        order = [test["system"], *sorted(names, key=lambda name: _BASELINES.index(name) if name in _BASELINES else 99)]
+        means = some.means("system", "metric")
+        for name in order:
+            cells = [[means.get((name, metric)) for metric in metrics] for _, metrics in columns]
+            shown = [_with_interval(mean) for (mean,) in cells[:2]] + [_without_interval(each) for each in cells[2:]]
+            is_system = name == test["system"]
+            title = f"{test['links']} links: {test['count']:,}" if is_system else f"  {_SHOWN.get(name, name)}"
+            table.add_row(title, *shown, style="bold" if is_system else "dim")
+    return table
+
+
+def _with_interval(mean: Mean | None) -> str:
+    if mean is None:
+        return ""
+    return f"{mean.mean:.4f}" + ("" if mean.half is None else f" ± {mean.half:.3f}")
+
+
+def _without_interval(means: list[Mean | None]) -> str:
+    return " / ".join(f"{mean.mean:.3f}" for mean in means if mean is not None)
+
+
+def _show_ranks(results: Results, console: Console) -> None:
+    """Print what MRR is measured on, and the calibration error of the probabilities."""
+    if ranked := [test for test in results.tests if "ranks" in test]:
+        most = max(ranked, key=lambda test: test["count"])
         console.print(
             f"MRR: up to {most['ranks']['links']} links, each among {most['ranks']['candidates']} random destinations. "
             f"Expected calibration error on {most['links']} links, with one negative per positive: "
             f"{_calibration_error(most['reliability'])}.",
             style="dim",
         )
-    return None
-
-
-def show_ranks(runs: list[list[dict[str, Any]]], console: Console) -> None:
-    """Print MRR and Hits@10 under TGB's protocol: the model and its baselines; means over runs."""
-    first = runs[0][0]
-    table = Table(box=SIMPLE)
-    table.add_column("", no_wrap=True)
-    for name in ("MRR", "Hits@10"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for same in zip(*runs, strict=True):
-        for rule in (None, *same[0]["rules"]):
-            figures = [row["model"] if rule is None else row["rules"][rule] for row in same]
-            cells = [_figure([each[key] for each in figures]) for key in ("mrr", "hits@10")]
-            name = f"{same[0]['links']} links: {same[0]['count']:,}" if rule is None else f"  {rule}"
-            table.add_row(name, *cells, style="bold" if rule is None else "dim")
-    if len(runs) > 1:
-        console.print(f"mean of {len(runs)} seeds ± half of the 95 % confidence interval")
-    console.print(f"among {first['negatives']}, {_protocol(first)}", style="italic")
-    console.print(table)
-    _show_training(first, console)
 
 
 def _calibration_error(found: dict[str, Any]) -> str:
-    """Results of earlier versions have no rolling calibration."""
-    fixed = f"{found['calibrated']['ece']:.3f}"
-    if "rolling" not in found:
-        return fixed
-    return f"{found['rolling']['ece']:.3f} if refitted as links arrive, {fixed} if fitted on validation links alone"
+    rolling, fixed = (f"{found[kind]['ece']:.3f}" for kind in ("rolling", "calibrated"))
+    return f"{rolling} if refitted as links arrive, {fixed} if fitted on validation links alone"
 
 
 def _protocol(row: dict[str, Any]) -> str:
     """The clock of a row, and its protocol if it is not the usual one."""
-    clock, protocol = row.get("clock", "strict"), row.get("protocol", "strict")
-    check_protocol(protocol)
-    return f"{clock} clock" + (f", protocol {protocol}" if protocol != "strict" else "")
+    return f"{row['clock']} clock" + (f", protocol {row['protocol']}" if row["protocol"] != "strict" else "")
 
 
 def _show_training(row: dict[str, Any], console: Console) -> None:
     """Print which negatives the model was trained with, because the results depend on it."""
     given = [kind for kind in row.get("trained_with", "").split(", ") if kind]
     if given:
-        trained = [name for name in ("rates only", "counts") if name in row["rules"]]
+        trained = [name for name in ("rates only", "counts") if name in row["baselines"]]
         if "pairs" in given:
             trained = trained[:1]  # counts are trained without pairs
         kinds = ", else ".join(_MIXTURES.get(kind, kind) for kind in given)
@@ -128,34 +130,17 @@ def _listed(names: list[str]) -> str:
     return " and ".join([*[", ".join(names[:-1])] * (len(names) > 1), names[-1]])
 
 
-def _show_verdict(runs: list[list[dict[str, Any]]], console: Console) -> None:
-    """Print where a baseline is better than the model."""
-    better = []
-    for same in zip(*runs, strict=True):
-        row, ap = same[0], float(np.mean([r["model"]["ap"] for r in same]))
-        if not row["rules"]:
-            continue
-        best = max(row["rules"], key=lambda rule: np.mean([r["rules"][rule]["ap"] for r in same]))
-        if np.mean([r["rules"][best]["ap"] for r in same]) >= ap:
-            better.append(f"{best} ({row['links']} links, {row['negatives']} negatives)")
+def _show_verdict(results: Results, console: Console) -> None:
+    """Print where a baseline is better than the system."""
+    better, aps = [], results.where(metric="ap")
+    for links, kind in dict.fromkeys((row["links"], row["negatives"]) for row in aps if row["baseline"]):
+        means = aps.where(links=links, negatives=kind).means("baseline", "system")
+        best = max((key for key in means if key[0]), key=lambda key: means[key].mean)
+        if means[best].mean >= max(mean.mean for key, mean in means.items() if not key[0]):
+            better.append(f"{best[1]} ({links} links, {kind} negatives)")
     if better:
         text = f"Baselines with a better AP than the model: {', '.join(better)}. More links or more epochs may help."
         console.print(text, style="yellow")
-
-
-def _add_rows(table: Table, same: tuple[dict[str, Any], ...], sizes: list[int]) -> None:
-    """Add the model's row for one kind of test links, and the rows of the baselines; also means over batches."""
-    row = same[0]
-    rules = {name: rule for name, rule in _BASELINES.items() if rule in row["rules"]}
-    for name, rule in {f"{row['links']} links: {row['count']:,}": None, **rules}.items():
-        figures = [r["model"] if rule is None else r["rules"][rule] for r in same]
-        cells = [_figure([f[key] for f in figures]) for key in ("auc", "ap")]
-        for size in sizes:
-            cells.append(" / ".join(_mean([f[f"{key}_batch{size}"] for f in figures]) for key in ("auc", "ap")))
-        if "ranks" in row:
-            by = "model" if rule is None else rule
-            cells.append(_mean([r["ranks"][by]["mrr"] for r in same]) if by in row["ranks"] else "")
-        table.add_row(name if rule is None else f"  {name}", *cells, style="bold" if rule is None else "dim")
 
 
 def _show_unusual(row: dict[str, Any], console: Console) -> None:
@@ -163,7 +148,7 @@ def _show_unusual(row: dict[str, Any], console: Console) -> None:
     notes = []
     if row["fallback"] > 0.05:
         notes.append(f"{row['fallback']:.0%} of the negatives are random instead")
-    if row.get("linked", 0) > 0.01:  # not in results of earlier versions
+    if row.get("linked", 0) > 0.01:  # links that are only ranked have none
         notes.append(f"{row['linked']:.0%} of the negatives are links at the same time")
     if notes:
         console.print(f"{row['links']} links: {'; '.join(notes)}", style="dim")
@@ -245,7 +230,7 @@ def show_info(info: dict[str, Any], console: Console | None = None) -> None:
             table.add_row(name, Text(printable(text)))
     console.print(table)
     if info["results"]:
-        show_results([info["results"]], console=console)
+        show_results(Results(info["results"]), console=console)
     if info["candidates"]:
         show_candidates(info, console)
 
@@ -405,12 +390,3 @@ def _columns(reading: dict[str, Any] | None) -> str:
     parts = [f"{role} {column}" for role, column in named.items() if column is not None]
     parts += [f"attributes {', '.join(map(str, reading['msg']))}"] if reading.get("msg") else []
     return "; ".join(parts)
-
-
-def _mean(values: list[float]) -> str:
-    return f"{np.mean(values):.3f}"
-
-
-def _figure(values: list[float]) -> str:
-    mean, half = mean_and_interval(values)
-    return f"{mean:.4f}" + (f" ± {half:.3f}" if len(values) > 1 else "")

@@ -63,6 +63,7 @@ def tgb(
     from cawn.cli.reports import show_results
     from cawn.cli.settings import parse_settings, settings_of
     from cawn.learn.experiments import evaluate
+    from cawn.learn.results import Results
     from cawn.learn.task import Task
     from cawn.learn.tgb import BENCHMARKS, summarise
     from cawn.studies.seeds import train_seeds
@@ -81,20 +82,21 @@ def tgb(
     if run:
         one_name_space = _check_runs(run, plain, name)
         how: dict[str, Any] = {"protocol": task.protocol, "clock": task.clock, "baselines": False}
-        rows, folders = [evaluate(folder, **how, **options) for folder in run], [str(folder) for folder in run]
+        each, folders = [evaluate(folder, **how, **options) for folder in run], [str(folder) for folder in run]
     else:
         events, order = _variant(plain, one_name_space), range(seed, seed + seeds)
         resume = out is not None and out.exists()
-        runs, _ = train_seeds(events, config, task=task, seeds=order, out=out, resume=resume, **options)
-        rows = [found.results for found in runs]
+        made = train_seeds(events, config, task=task, seeds=order, out=out, resume=resume, **options)
+        each = [found.results for found in made.runs.values()]
         folders = [] if out is None else [str(out / f"seed-{each}") for each in order]
+    results = Results.of(each)
     notes = _notes(name, benchmark, one_name_space=one_name_space)
     if as_json:
         found = {"benchmark": f"tgbl-{name}", "runs": folders, "notes": notes}
-        print(json.dumps(found | {"results": rows, "summary": summarise(rows)}))
+        print(json.dumps(found | {"results": [one.tests for one in each], "summary": summarise(results)}))
         return
-    show_results(rows)
-    for note in [f"tgbl-{name}: ranked with {rows[0][0]['evaluator']}", *notes]:
+    show_results(results)
+    for note in [f"tgbl-{name}: ranked with {results.tests[0]['evaluator']}", *notes]:
         say(note, quiet)
 
 

@@ -191,18 +191,19 @@ def train(
     options: dict[str, Any] = {"task": asked, "device": device, "threads": threads}
     options |= {"resume": resume, "quiet": quiet, "callback": board}
     if seeds > 1:
-        runs, summary = train_seeds(events, config, seeds=range(seed, seed + seeds), out=out, **options)
-        rows, report = [found.results for found in runs], runs[0].report
+        made = train_seeds(events, config, seeds=range(seed, seed + seeds), out=out, **options)
+        results, report, summary = made.results, made.runs[seed].report, {"seeds": made.to_list()}
     else:
         run = train_once(events, config, seed=seed, out=out, **options)
-        rows, report, summary = [run.results], run.report, None
+        results, report, summary = run.results, run.report, {}
     if not here.first:
         return
     if as_json:
-        found: dict[str, Any] = {"run": str(out), "data": describe(events), "results": rows[0], "report": report}
-        print(json.dumps(found | ({"seeds": summary} if summary else {})))
+        tests = results.where(seed=seed).tests
+        found: dict[str, Any] = {"run": str(out), "data": describe(events), "results": tests, "report": report}
+        print(json.dumps(found | summary))
         return
-    reports.show_results(rows, batch_metrics=batch_metrics)
+    reports.show_results(results, batch_metrics=batch_metrics)
     reports.show_candidates(report)
     if not quiet:
         reports.show_next(first, events, explains=explains(config))
@@ -242,9 +243,9 @@ def evaluate(
     options: dict[str, Any] = {"device": device, "threads": threads, "quiet": quiet}
     results = evaluate_run(run, negatives=kinds, protocol=protocol, clock=clock, **options)
     if as_json:
-        print(json.dumps({"run": str(run), "results": results}))
+        print(json.dumps({"run": str(run), "results": results.tests}))
     else:
-        reports.show_results([results], batch_metrics=batch_metrics)
+        reports.show_results(results, batch_metrics=batch_metrics)
     return None
 
 

@@ -18,6 +18,7 @@ from cawn.data.reading import Reading
 from cawn.data.times import TimeForm
 from cawn.errors import CawnError, QueryError, StorageError
 from cawn.files import FolderLock, write_text
+from cawn.learn.results import Results
 from cawn.learn.runs import (
     Weights,
     begin_run,
@@ -197,7 +198,7 @@ class Checkpoints:
         self._write_metrics(state)
         return state
 
-    def finish(self, events: Events, state: State, report: dict[str, Any], results: list[dict[str, Any]]) -> None:
+    def finish(self, events: Events, state: State, report: dict[str, Any], results: Results) -> None:
         """Write the best weights and their results."""
         if self.folder is None or self._lock is None:
             return

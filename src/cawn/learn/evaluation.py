@@ -102,15 +102,15 @@ class _Ranked(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """The rows of an evaluation, and the calibration after the last test link."""
+    """The tests of an evaluation, see `cawn.learn.results`, and the calibration after the last test link."""
 
-    rows: list[dict[str, Any]]
+    tests: list[dict[str, Any]]
     calibration: RollingCalibration
 
 
 def evaluate(*args: Any, **options: Any) -> list[dict[str, Any]]:
-    """The rows of `evaluate_and_calibrate`, with the same arguments."""
-    return evaluate_and_calibrate(*args, **options).rows
+    """The tests of `evaluate_and_calibrate`, with the same arguments."""
+    return evaluate_and_calibrate(*args, **options).tests
 
 
 def evaluate_and_calibrate(
@@ -232,20 +232,16 @@ def _row(
         "linked": round(linked_share(events, test.links, test.negatives), 4),
         "split": split.digest,
         "digest": test.negatives.digest,
-        "model": figures.pop(MODEL),
-        "rules": figures,
     }
     if (ranked := test.ranked) is not None:
         shape = ranked.candidates.shape
-        ranks = {
-            name: metrics.ranks(logits[ranked.true], logits[ranked.false].reshape(shape))
-            for name, logits in answers.items()
-        }
+        for name, found in answers.items():
+            ranks = metrics.ranks(found[ranked.true], found[ranked.false].reshape(shape))
+            figures[name] |= _rank_figures(ranks)
         row["ranks"] = {
             "links": shape[0],
             "candidates": shape[1],
             "digest": digest(ranked.links, ranked.candidates),
-            **{name: _rank_figures(found) for name, found in ranks.items()},
         }
         logits, t = test.logits(answers[MODEL]), np.sort(times[test.links])
         row["reliability"] = {
@@ -253,7 +249,7 @@ def _row(
             "calibrated": reliability(*(calibration.steps[0].probability(each) for each in logits)),
             "raw": reliability(*map(sigmoid, logits)),
         }
-    return row
+    return row | {"model": figures.pop(MODEL), "baselines": figures}
 
 
 def candidate_recall(candidates: Candidates, events: Events, links: Array) -> dict[str, float]:
@@ -284,14 +280,3 @@ def _figures(true: Array, false: Array, batches: tuple[int, ...]) -> dict[str, f
         found[name] = metric(true, false)
         found |= {f"{name}_batch{size}": metrics.batch_mean(metric, true, false, size) for size in batches}
     return found
-
-
-def mean_rows(runs: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Merge the rows of several seeds: mean and half-width of the 95 % confidence interval of each metric."""
-    merged = []
-    for same in zip(*runs, strict=True):
-        row = {name: same[0][name] for name in ("links", "negatives", "protocol", "clock")} | {"seeds": len(same)}
-        for figure in same[0]["model"]:
-            row[figure] = metrics.mean_and_interval([r["model"][figure] for r in same])
-        merged.append(row)
-    return merged

@@ -15,6 +15,7 @@ from cawn.learn.arguments import how_to_resume, settings_for
 from cawn.learn.negatives import training_links
 from cawn.learn.ranks import is_first, leave_reason
 from cawn.learn.reporting import Listener, Listeners
+from cawn.learn.results import Results
 from cawn.learn.runs import load_system, read_run
 from cawn.learn.splits import split_to_test
 from cawn.learn.task import Nodes, Task
@@ -80,8 +81,8 @@ def evaluate(
     device: Device = "auto",
     threads: int | None = None,
     quiet: bool = True,
-) -> list[dict[str, Any]]:
-    """Evaluate the model of a run folder again; returns the rows of its results.json, identical if software and device
+) -> Results:
+    """Evaluate the model of a run folder again; its results are identical to those of the run if software and device
     are the same. Weights that were trained on all links, if there are any, are not used.
 
     Args:
@@ -111,6 +112,6 @@ def evaluate(
         with memory_to("testing", run.config, scoring=True):
             system = load_system(run, context.device, threads)
             scorer, calibration = system.scorer(events), run.calibration
-            return evaluate_system(context, system, scorer, events, split, calibration, listeners.stage).rows
+            return Results(evaluate_system(context, system, scorer, events, split, calibration, listeners.stage).tests)
     finally:
         listeners.close()

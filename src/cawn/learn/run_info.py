@@ -41,7 +41,7 @@ def run_info(folder: str | os.PathLike[str]) -> dict[str, Any]:
         "settings": _settings(config),
         "changed": changed_settings(config),
         "training": _training(record, config),
-        "results": _check_results(path, record.results),
+        "results": None if record.results is None else list(record.results.tests),
         "calibration": _calibration(record),
         "candidates": record.report.get("candidates"),
         "cost": record.report.get("cost"),
@@ -120,22 +120,6 @@ def _calibration(record: Record) -> dict[str, Any] | None:
     """The calibration with its check on validation links, and with the steps of updates."""
     fitted: dict[str, Any] | None = record.report.get("calibration")
     return fitted and fitted | (record.description.get("calibration") or {})
-
-
-def _check_results(folder: Path, rows: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
-    """Refuse malformed results; older runs have no checksum for them."""
-    try:
-        for row in rows or []:
-            names = [row["links"], row["negatives"]]
-            metrics = ("auc", "ap") if "auc" in row["model"] else ("mrr", "hits@10")
-            figures = [row["count"], row["fallback"], *(row["model"][name] for name in metrics)]
-            figures += [rule[name] for rule in row["rules"].values() for name in metrics]
-            if not all(isinstance(name, str) for name in names) or not all(isinstance(f, int | float) for f in figures):
-                raise TypeError
-    except (KeyError, TypeError, AttributeError) as error:
-        where = folder / "results.json"
-        raise StorageError(f"{where}: damaged; cawn evaluate {folder} tests the run again") from error
-    return rows
 
 
 def _files(folder: Path) -> dict[str, int]:

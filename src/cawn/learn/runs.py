@@ -47,6 +47,7 @@ from cawn.errors import DataError, QueryError, StorageError, brief
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, read_file, storing, write_bytes, write_text
 from cawn.learn import index_cache
 from cawn.learn.calibration import Calibration, RollingCalibration
+from cawn.learn.results import Results
 from cawn.learn.splits import ALL_LINKS, TRAINING_LINKS
 from cawn.learn.store import check_weights, digest_of, read_tensors, stamp_of
 from cawn.learn.task import Nodes
@@ -107,7 +108,7 @@ class Record:
 
     description: dict[str, Any]
     report: dict[str, Any]  # empty until training has ended
-    results: list[dict[str, Any]] | None = None
+    results: Results | None = None
     metrics: str = ""  # lines of JSON
     evaluated: Weights | None = None  # the weights of the results, if others are served
 
@@ -228,14 +229,12 @@ def forget_node(folder: Path, name: Name) -> int:
         return int((~keep).sum())
 
 
-def write_report(
-    folder: Path, weights: Weights, report: dict[str, Any], results: list[dict[str, Any]] | None, metrics: str
-) -> None:
+def write_report(folder: Path, weights: Weights, report: dict[str, Any], results: Results | None, metrics: str) -> None:
     """Write the results of a training; report.json holds the checksums of weights and results.
 
     Results of other weights are removed before the new weights are written.
     """
-    rows = None if results is None else (json.dumps(results, indent=1) + "\n").encode()
+    rows = None if results is None else (json.dumps(results.tests, indent=1) + "\n").encode()
     content = tensor_bytes({name: np.asarray(value, order="C") for name, value in weights.items()})
     stamps = {"weights": stamp_of(content), "results": None if rows is None else stamp_of(rows)}
     before = read_report(folder, verify=False) if (folder / "report.json").exists() else {}
@@ -552,21 +551,19 @@ def read_report(folder: Path, *, verify: bool = True) -> dict[str, Any]:
     return found
 
 
-def _read_results(folder: Path, report: dict[str, Any], *, verify: bool) -> list[dict[str, Any]] | None:
-    """The results, checked against the report; None if there are none."""
+def _read_results(folder: Path, report: dict[str, Any], *, verify: bool) -> Results | None:
+    """The results, checked against the report; None if there are none, or if they are those of an earlier version."""
     path = folder / "results.json"
     try:
         content = read_file(path)
         if verify and report.get("results") not in (None, stamp_of(content)):
             raise ValueError
         found = json.loads(content)
-        if not isinstance(found, list):
-            raise ValueError
+        return None if any("rules" in test for test in found) else Results.stored(found)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StorageError(f"{path}: damaged; {_RESUME}") from error
-    return found
 
 
 def _read_metrics(folder: Path) -> str:

@@ -19,6 +19,7 @@ from cawn.learn.clocks import Clock
 from cawn.learn.evaluation import MODEL, Evaluation, candidate_recall, evaluate_and_calibrate, score_contrast
 from cawn.learn.negatives import known_negatives
 from cawn.learn.ranks import shared
+from cawn.learn.results import Results
 from cawn.learn.run_info import current_versions
 from cawn.learn.runs import Record
 from cawn.learn.splits import TRAINING_LINKS, Split
@@ -51,7 +52,7 @@ class Run:
     task: Task
     seed: int
     calibration: RollingCalibration
-    results: list[dict[str, Any]] = field(repr=False)
+    results: Results = field(repr=False)
     report: dict[str, Any] = field(repr=False)
     epochs: list[dict[str, Any]] = field(default_factory=list, repr=False)
     folder: Path | None = None
@@ -168,7 +169,7 @@ def evaluate_system(
         broadcast[MODEL] = lambda first: shared(of_system(first), ranks)
         about = {"model": MODEL, "trained_with": trained_with}
         rows = rank_rows(broadcast, events, split, **about, report=report("testing"))
-        return Evaluation(*ranks.broadcast((rows, RollingCalibration.of(calibration))))
+        return Evaluation(*ranks.broadcast((_named(rows, context, split), RollingCalibration.of(calibration))))
     scorers = {name: clock.scorer(one, timed, split.first_test, make.get(name)) for name, one in strict.items()}
     scorers[MODEL] = shared(scorers[MODEL], ranks)
     found = evaluate_and_calibrate(
@@ -180,7 +181,13 @@ def evaluate_system(
         trained_with=trained_with,
         report=report("testing"),
     )
-    return Evaluation(*ranks.broadcast(tuple(found)))
+    return Evaluation(*ranks.broadcast((_named(found.tests, context, split), found.calibration)))
+
+
+def _named(tests: list[dict[str, Any]], context: Context, split: Split) -> list[dict[str, Any]]:
+    """The tests with what was trained: the system, the task and the seed."""
+    trained = {"system": systems.name_of(context.config), "task": split.task.nodes, "seed": int(context.seed)}
+    return [trained | test for test in tests]
 
 
 def recalibrate(calibration: RollingCalibration, scorer: Scorer, events: Events) -> RollingCalibration:
@@ -220,7 +227,7 @@ def finish(
 ) -> Run:
     """Calibrate a trained system on the logits of validation links and negatives, and evaluate it on the test links."""
     scorer, checked = system.scorer(events), fit_and_check(events.t[split.val], *validation)
-    results, calibration = evaluate_system(context, system, scorer, events, split, checked.calibration, stage)
+    tests, calibration = evaluate_system(context, system, scorer, events, split, checked.calibration, stage)
     candidates = candidates_on(scorer, events, context.config)
     tested = np.unique(np.concatenate(list(split.test.values())))
     report = {
@@ -237,6 +244,6 @@ def finish(
         task=split.task,
         seed=context.seed,
         calibration=calibration,
-        results=results,
+        results=Results(tests),
         report=report,
     )

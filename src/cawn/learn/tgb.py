@@ -20,6 +20,7 @@ from cawn.data.hashing import digest
 from cawn.learn import metrics
 from cawn.learn.clocks import Clock
 from cawn.learn.ranking import NO_CANDIDATE, Measure, groups, rank_among, rank_among_all
+from cawn.learn.results import Results
 from cawn.learn.splits import Split
 from cawn.progress import Report
 from cawn.systems.base import Scorer
@@ -182,7 +183,7 @@ def rank_rows(
             "digest": part.digest,
             "evaluator": evaluator,
             "model": figures.pop(model),
-            "rules": figures,
+            "baselines": figures,
         }
         rows.insert(0, row)
     return rows
@@ -246,19 +247,10 @@ def two_sided(events: Events) -> Events:
     return Events(events.src, events.dst.astype(np.int64) + events.src.max() + 1, events.t, events.msg)
 
 
-def summarise(runs: list[list[dict[str, Any]]]) -> dict[str, dict[str, dict[str, float | None]]]:
+def summarise(results: Results) -> dict[str, dict[str, dict[str, float | None]]]:
     """Mean, standard deviation and half of the 95 % interval of each metric over runs, by part; None for a single
     run."""
     found: dict[str, dict[str, dict[str, float | None]]] = {}
-    for same in zip(*runs, strict=True):
-        of_part = found.setdefault(same[0]["links"], {})
-        for metric in same[0]["model"]:
-            values = [row["model"][metric] for row in same]
-            mean, half = metrics.mean_and_interval(values)
-            several = len(values) > 1
-            of_part[metric] = {
-                "mean": mean,
-                "std": float(np.std(values, ddof=1)) if several else None,
-                "interval": half if several else None,
-            }
+    for (part, metric), mean in results.where(baseline=False).means("links", "metric").items():
+        found.setdefault(part, {})[metric] = {"mean": mean.mean, "std": mean.std, "interval": mean.half}
     return found

@@ -103,10 +103,10 @@ def measure(task: Task, send: Send) -> dict[str, Any]:
     settings = task.settings
     other_clocks = settings["clocks"][1:]
     run = train(events_of(task), config_of(settings), **options_of(task, send))
-    rows = run.results
+    rows = list(run.results.tests)
     options: dict[str, Any] = {"device": task.device, "threads": task.threads, "baselines": settings["baselines"]}
     for other in other_clocks:
-        rows = rows + evaluate(task.folder, negatives=tuple(settings["negatives"]), clock=other, **options)
+        rows += evaluate(task.folder, negatives=tuple(settings["negatives"]), clock=other, **options).tests
     validation = [round(row["val_ap"], 6) for row in run.epochs]
     return {
         "rows": [_row(row) for row in rows],
@@ -123,10 +123,10 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     """The part of a row of results.json that the tables need."""
     found = {name: row[name] for name in ("links", "negatives", "clock", "count", "split", "digest")}
     found |= _rounded(row["model"])
-    if "ranks" in row:
-        found["mrr"] = round(row["ranks"]["model"]["mrr"], 6)
-    if row["rules"]:
-        found["baselines"] = {name: _rounded(metrics) for name, metrics in row["rules"].items()}
+    if "mrr" in row["model"]:
+        found["mrr"] = round(row["model"]["mrr"], 6)
+    if row["baselines"]:
+        found["baselines"] = {name: _rounded(metrics) for name, metrics in row["baselines"].items()}
     return found
 
 

@@ -161,7 +161,7 @@ def evaluate_with(run: Run, events: Events, scales: Mapping[str, dict[str, Any]]
         {"scorer": name, "negatives": row["negatives"]}
         | {metric: round(metrics[metric], 6) for metric in ("auc", "ap")}
         for row in found
-        for name, metrics in ({model: row["model"]} | row["rules"]).items()
+        for name, metrics in ({model: row["model"]} | row["baselines"]).items()
     ]
     drawn = {row["negatives"]: row["digest"] for row in found}
     return {"links": digest_of_links(events), "split": parts.digest, "negatives": drawn, "rows": rows}

@@ -346,7 +346,7 @@ def _test_period(record: Record | None, events: Events) -> slice:
 
 def _tested_ece(record: Record | None) -> float | None:
     """The calibration error on the test links of a run against random negatives, refitted as in the service."""
-    for row in (record.results or []) if record is not None else []:
+    for row in record.results.tests if record is not None and record.results is not None else ():
         if "rolling" in row.get("reliability", {}):
             return float(row["reliability"]["rolling"]["ece"])
     return None

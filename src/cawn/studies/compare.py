@@ -20,13 +20,14 @@ from cawn.devices import Device, check_device, pick_device
 from cawn.errors import QueryError, brief
 from cawn.learn.plots import can_draw
 from cawn.learn.reporting import format_duration
+from cawn.learn.results import METRICS, main_metric
 from cawn.learn.runs import digest_of_links
 from cawn.learn.splits import split
 from cawn.learn.task import Nodes, Task, TimeSplit
 from cawn.studies.jobs import default_jobs
 from cawn.studies.plot import MISSING, draw
 from cawn.studies.study import Display, join
-from cawn.studies.tables import Comparison, main_metric, summarise
+from cawn.studies.tables import Comparison, summarise
 from cawn.studies.trainings import Finished, PlannedRun, Trainings
 from cawn.systems.settings import Settings
 
@@ -115,11 +116,11 @@ def _compared(trainings: Trainings) -> Comparison:
 
 def figures(found: Finished) -> str:
     """The accuracy and the time of a run in a few words."""
-    rows = [row for row in found.results if row["links"] == found.main]
-    values = ", ".join(f"{row['negatives']} {main_metric(row['model']):.4f}" for row in rows)
+    main = max(found.results, key=lambda row: row["count"])["links"]
+    rows = found.results.where(links=main, baseline=False, metric=main_metric(found.results))
+    values = ", ".join(f"{row['negatives']} {row['value']:.4f}" for row in rows)
     cost = found.report.get("cost") or {}
-    metric = "AP" if "ap" in rows[0]["model"] else "MRR"
-    return f"{metric} {values}; {format_duration(cost.get('seconds', 0))}"
+    return f"{METRICS[rows[0]['metric']]} {values}; {format_duration(cost.get('seconds', 0))}"
 
 
 def _join(folder: Path, events: Events, task: Task) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,9 +17,9 @@ from cawn.devices import Device
 from cawn.errors import QueryError
 from cawn.files import write_text
 from cawn.learn.arguments import check_folder, settings_for
-from cawn.learn.evaluation import mean_rows
 from cawn.learn.ranks import is_first
 from cawn.learn.reporting import Listener
+from cawn.learn.results import Results
 from cawn.learn.runs import refuse_existing
 from cawn.learn.task import Nodes, Task
 from cawn.studies.compare import figures
@@ -27,6 +28,22 @@ from cawn.studies.trainings import Finished, PlannedRun, Trainings
 from cawn.systems.settings import Settings
 
 _AGAIN = "to continue, train again with resume=True (--resume)"
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The runs of `train_seeds`, by seed."""
+
+    runs: dict[int, Finished] = field(repr=False)
+
+    @property
+    def results(self) -> Results:
+        """The results of all runs; `results.pivot()` is a table of means with their 95 % intervals."""
+        return Results.of(run.results for run in self.runs.values())
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """The means over seeds as JSON-compatible values."""
+        return self.results.where(baseline=False).mean_rows()
 
 
 def train_seeds(
@@ -42,8 +59,8 @@ def train_seeds(
     threads: int | None = None,
     quiet: bool = False,
     callback: Listener | None = None,
-) -> tuple[list[Finished], list[dict[str, Any]]]:
-    """One run per seed (of split, negatives, weights and walks), and the mean and 95 % interval of their metrics.
+) -> Seeds:
+    """Train one run per seed (of split, negatives, weights and walks).
 
     Args:
         seeds: The number of seeds, starting at 0; or a list of seeds.
@@ -73,11 +90,10 @@ def train_seeds(
         trainings.run(figures)
         for run, reason in trainings.failed.items():
             raise QueryError(f"{run}: {reason}")
-        found = list(trainings.finished.values())
-        summary = mean_rows([each.results for each in found])
+        found = Seeds({run.seed: made for run, made in trainings.finished.items()})
         if is_first():
-            write_text(folder / "summary.json", json.dumps(summary, indent=1) + "\n")
-    return found, summary
+            write_text(folder / "summary.json", json.dumps(found.to_list(), indent=1) + "\n")
+    return found
 
 
 def _refuse_foreign(folder: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,14 @@ import numpy as np
 from cawn import __version__, systems
 from cawn.data.summary import describe
 from cawn.files import write_text
-from cawn.learn.metrics import mean_and_interval
 from cawn.learn.reporting import format_duration
+from cawn.learn.results import Results, markdown_table
 from cawn.learn.run_info import changed_settings
 from cawn.learn.runs import digest_of_links
 from cawn.learn.testing import BASELINES
 from cawn.studies.trainings import Finished, Trainings
 
-METRICS = {"ap": "AP", "auc": "AUC", "mrr": "MRR", "ap_batch200": "AP (batches of 200)"}  # the last for "dyglib" only
+METRICS = ("ap", "auc", "mrr", "ap_batch200")  # in tables; the last for protocol "dyglib" only
 CLOCKS = {"strict": "links at earlier times are known", "event": "links in earlier rows are known"}
 
 
@@ -28,19 +28,19 @@ CLOCKS = {"strict": "links at earlier times are known", "event": "links in earli
 class Comparison:
     """Accuracy and cost of several systems on one network.
 
-    Each row of `accuracy` is for one task, kind of test links, kind of negatives and system; a metric is its mean over
-    seeds and the half-width of its 95 % confidence interval, which is None for a single seed. Each row of `cost` is for
-    one task and system: means over seeds, and the largest peak memory.
+    `results` has the accuracy of every run. Each row of `cost` is for one task and system: means over seeds, and the
+    largest peak memory.
     """
 
     about: dict[str, Any]
-    accuracy: list[dict[str, Any]] = field(repr=False)
+    results: Results = field(repr=False)
     cost: list[dict[str, Any]] = field(repr=False)
     failed: list[dict[str, Any]]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-compatible values."""
-        return asdict(self)
+        """As JSON-compatible values; the accuracy as means over seeds, see `Results.mean_rows`."""
+        means = self.results.mean_rows()
+        return {"about": self.about, "accuracy": means, "cost": self.cost, "failed": self.failed}
 
     def write(self, folder: Path) -> None:
         """Write comparison.json and comparison.md to a folder."""
@@ -63,42 +63,36 @@ class Comparison:
 
     def tests(self) -> list[tuple[str, str]]:
         """The pairs of a task and a kind of test links."""
-        return list(dict.fromkeys((row["task"], row["links"]) for row in self.accuracy))
+        return list(dict.fromkeys((row["task"], row["links"]) for row in self.results))
 
-    def kinds(self, task: str, links: str) -> list[str]:
-        """The kinds of negatives that these links are tested against."""
-        rows = [row for row in self.accuracy if (row["task"], row["links"]) == (task, links)]
-        return list(dict.fromkeys(row["negatives"] for row in rows))
+    @property
+    def untrained(self) -> set[str]:
+        """The systems without weights."""
+        names = {row["system"] for row in self.results if not row["baseline"]}
+        return {row["system"] for row in self.results if row["baseline"]} | {
+            name for name in names if not systems.entry(name).trained
+        }
 
     def accuracy_table(
-        self, task: str, links: str, metrics: tuple[str, ...] = tuple(METRICS)
+        self, task: str, links: str, metrics: tuple[str, ...] = METRICS
     ) -> tuple[list[str], list[list[str]]]:
         """Headings and rows: trained systems sorted by AP (MRR for TGB) against the first kind of negatives, then
         untrained ones."""
-        kinds = self.kinds(task, links)
-        found: dict[str, dict[str, dict[str, Any]]] = {}
-        for row in self.accuracy:
-            if (row["task"], row["links"]) == (task, links):
-                found.setdefault(row["system"], {})[row["negatives"]] = row
-        columns = [(metric, kind) for metric in metrics for kind in kinds if self._has(metric, task, links, kind)]
-        order = sorted(found, key=lambda name: _place(found[name], kinds[0]))
-        best = {
-            (metric, kind): max(found[name][kind][metric][0] for name in order if kind in found[name])
-            for metric, kind in columns
-        }
-        rows = []
-        for name in order:
-            first = next(iter(found[name].values()))
-            cells = [_figure(found[name].get(kind, {}).get(metric), best[metric, kind]) for metric, kind in columns]
-            rows.append([name if first["trained"] else f"{name} (untrained)", *cells, str(len(first["seeds"]))])
-        return ["system", *(f"{METRICS[metric]} {kind}" for metric, kind in columns), "seeds"], rows
-
-    def _has(self, metric: str, task: str, links: str, kind: str) -> bool:
-        return all(
-            row.get(metric) is not None
-            for row in self.accuracy
-            if (row["task"], row["links"], row["negatives"]) == (task, links, kind)
+        table, untrained = (
+            self.results.where(task=task, links=links).pivot(("system",), metrics=metrics),
+            self.untrained,
         )
+
+        def place(row: tuple[str]) -> tuple[bool, float]:
+            found = table.cells.get((row, table.columns[0]))
+            return row[0] in untrained, 1.0 if found is None else -found.mean
+
+        rows = []
+        for row in sorted(table.rows, key=place):
+            seeds = max(mean.seeds for (name, _), mean in table.cells.items() if name == row)
+            cells = [table.cell(row, column) for column in table.columns]
+            rows.append([row[0] + " (untrained)" * (row[0] in untrained), *cells, str(seeds)])
+        return ["system", *table.headings, "seeds"], rows
 
     def cost_table(self, task: str) -> tuple[list[str], list[list[str]]]:
         """Headings and rows, sorted by training time."""
@@ -150,20 +144,21 @@ def summarise(trainings: Trainings) -> Comparison:
     for run in trainings.planned:
         if run in finished:
             groups.setdefault((run.task.nodes, run.system), {})[run.seed] = finished[run]
-    accuracy = [row for (task, name), runs in groups.items() for row in _accuracy(task, name, runs)]
-    rows = [row for runs in groups.values() for found in runs.values() for row in found.results]
+    results = Results(
+        _compared(test) for runs in groups.values() for found in runs.values() for test in found.results.tests
+    )
     splits: dict[str, list[str]] = {}
-    for run, found in sorted(finished.items(), key=lambda item: item[0].seed):
-        digests = splits.setdefault(run.task.nodes, [])
-        if found.results[0]["split"] not in digests:
-            digests.append(found.results[0]["split"])
+    for row in sorted(results, key=lambda row: row["seed"]):
+        digests = splits.setdefault(row["task"], [])
+        if row["split"] not in digests:
+            digests.append(row["split"])
     task = trainings.planned[0].task
     about = {
         "data": describe(events),
         "digest": digest_of_links(events)[:16],
         "clock": task.clock,
         "protocol": task.protocol,
-        "negatives": list(dict.fromkeys(row["negatives"] for row in rows)),
+        "negatives": results.values("negatives"),
         "seeds": sorted({run.seed for run in (*finished, *failed)}),
         "splits": splits,
         "device": device_name(trainings.device),
@@ -176,62 +171,18 @@ def summarise(trainings: Trainings) -> Comparison:
         {"system": run.system, "task": run.task.nodes, "seed": run.seed, "reason": reason}
         for run, reason in failed.items()
     ]
-    return Comparison(about, accuracy, [cost for cost in costs if cost], reasons)
+    return Comparison(about, results, [cost for cost in costs if cost], reasons)
 
 
-def _accuracy(task: str, name: str, runs: dict[int, Finished]) -> Iterator[dict[str, Any]]:
-    """The rows of a system, and of the untrained baselines that were evaluated with it."""
-    tests = dict.fromkeys((row["links"], row["negatives"]) for run in runs.values() for row in run.results)
-    for links, kind in tests:
-        same = {
-            seed: row
-            for seed, run in sorted(runs.items())
-            for row in run.results
-            if (row["links"], row["negatives"]) == (links, kind)
-        }
-        where = {"task": task, "links": links, "negatives": kind}
-        about = {"seeds": list(same), "count": float(np.mean([row["count"] for row in same.values()]))}
-        trained = systems.entry(name).trained
-        yield where | {"system": name, "trained": trained} | about | _metrics([_of_model(row) for row in same.values()])
-        rules = [rule for rule in next(iter(same.values()))["rules"] if rule not in BASELINES]
-        for rule in rules:
-            figures = _metrics([_of_rule(row, rule) for row in same.values()])
-            yield where | {"system": rule, "trained": False} | about | figures
+def _compared(test: dict[str, Any]) -> dict[str, Any]:
+    """The test of a run without the trained baselines, which are compared as systems of their own."""
+    untrained = {name: figures for name, figures in test["baselines"].items() if name not in BASELINES}
+    return test | {"baselines": untrained}
 
 
 def name_of_links(kind: str) -> str:
     """A kind of test links in words; TGB's protocol has validation links, too."""
     return f"{kind} links" if kind in ("test", "validation") else f"{kind} test links"
-
-
-def main_metric(figures: dict[str, Any]) -> float:
-    """AP or, for links that are only ranked, MRR."""
-    return float(figures["ap"] if "ap" in figures else figures["mrr"])
-
-
-def main_figure(row: dict[str, Any]) -> tuple[float, float | None]:
-    """Mean and half-width of AP or, for links that are only ranked, of MRR, in a row of `accuracy`."""
-    mean, half = row["mrr"] if row["ap"] is None else row["ap"]
-    return mean, half
-
-
-def _of_model(row: dict[str, Any]) -> dict[str, Any]:
-    figures: dict[str, Any] = row["model"] | row.get("ranks", {}).get("model", {})
-    return figures
-
-
-def _of_rule(row: dict[str, Any], rule: str) -> dict[str, Any]:
-    figures: dict[str, Any] = row["rules"][rule] | row.get("ranks", {}).get(rule, {})
-    return figures
-
-
-def _metrics(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for metric in METRICS:
-        values = [row[metric] for row in rows if metric in row]
-        mean, half = mean_and_interval(values) if values else (None, None)
-        found[metric] = None if mean is None else [mean, half if len(values) > 1 else None]
-    return found
 
 
 def _cost(task: str, name: str, runs: list[Finished]) -> dict[str, Any]:
@@ -260,23 +211,3 @@ def device_name(device: str) -> str:
     import platform
 
     return f"CPU ({platform.processor() or platform.machine()})"
-
-
-def _place(rows: dict[str, dict[str, Any]], kind: str) -> tuple[bool, float]:
-    """The sort key of a system in the table."""
-    first = next(iter(rows.values()))
-    return not first["trained"], -main_figure(rows[kind])[0] if kind in rows else 1.0
-
-
-def _figure(value: list[Any] | None, best: float) -> str:
-    if value is None:
-        return ""
-    mean, half = value
-    text = f"{100 * mean:.2f}" + ("" if half is None else f" ± {100 * half:.2f}")
-    return f"**{text}**" if mean == best else text
-
-
-def markdown_table(headings: list[str], rows: list[list[str]]) -> str:
-    """A table whose first column is text and whose others are numbers."""
-    lines = [headings, ["---"] + ["---:"] * (len(headings) - 1), *rows]
-    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)

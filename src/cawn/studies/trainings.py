@@ -15,6 +15,7 @@ from cawn.errors import CawnError, QueryError
 from cawn.learn import ranks
 from cawn.learn.experiments import train
 from cawn.learn.reporting import Listener, Progress, fraction_done
+from cawn.learn.results import Results
 from cawn.learn.runs import read_config, read_record
 from cawn.learn.shared_links import read_links, share_links
 from cawn.learn.task import Task
@@ -56,14 +57,9 @@ class PlannedRun:
 class Finished:
     """What a finished run has recorded."""
 
-    results: list[dict[str, Any]]
+    results: Results
     report: dict[str, Any]
     metrics: str  # lines of JSON, one per epoch
-
-    @property
-    def main(self) -> str:
-        """The kind of test links with the most links."""
-        return str(max(self.results, key=lambda row: row["count"])["links"])
 
 
 def train_planned(

@@ -36,13 +36,15 @@ def test_the_best_model_is_an_ordinary_run(tuned: Tuned, network) -> None:
 
 
 def test_it_can_be_evaluated_again(tuned: Tuned) -> None:
-    rows = cawn.evaluate(tuned.run, device="cpu", threads=1)
-    random = next(row for row in rows if row["negatives"] == "random")
+    found = cawn.evaluate(tuned.run, device="cpu", threads=1)
     seeds = [tuned.folder / "trials" / f"{tuned.best.number:04d}" / f"seed-{seed}" for seed in (0, 1)]
-    shown = next(row for row in tuned.test if row["negatives"] == "random")
-    other = next(row for row in cawn.evaluate(seeds[1], device="cpu", threads=1) if row["negatives"] == "random")
-    assert shown["best"][0] == pytest.approx((random["model"]["ap"] + other["model"]["ap"]) / 2)
-    assert "recency" in random["rules"]
+    other = cawn.evaluate(seeds[1], device="cpu", threads=1)
+    (shown,) = (row for row in tuned.test if row["negatives"] == "random")
+    wanted = {"negatives": "random", "metric": "ap", "baseline": False}
+    values = [one.where(**wanted)[0]["value"] for one in (found, other)]
+    assert shown["best"][0] == pytest.approx(sum(values) / 2)
+    assert list(tuned.results.where(system="best", **wanted).by_seed().values()) == values
+    assert "recency" in found.values("system")
 
 
 def test_only_the_first_and_the_best_trial_are_tested(tuned: Tuned) -> None:

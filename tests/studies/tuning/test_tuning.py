@@ -23,7 +23,7 @@ def same(one: Tuned, other: Tuned) -> None:
     for a, b in zip(one.trials, other.trials, strict=True):
         assert (a.number, a.state, a.value, a.curve) == (b.number, b.state, b.value, b.curve)
         assert a.config == b.config
-    assert one.test == other.test
+    assert one.results == other.results
     weights = [read_run(each.run, evaluated=True).weights for each in (one, other)]
     assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
 

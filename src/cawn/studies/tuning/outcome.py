@@ -12,6 +12,7 @@ from cawn.errors import QueryError
 from cawn.files import LOCK, FileLock, link_or_copy, make_folder, storing, temporary_folder, write_text
 from cawn.learn import index_cache
 from cawn.learn.metrics import mean_and_interval
+from cawn.learn.results import Results, main_metric
 from cawn.learn.runs import read_record
 from cawn.progress import Report
 from cawn.studies.tuning.importance import importances
@@ -20,16 +21,12 @@ from cawn.studies.tuning.plan import Plan
 from cawn.studies.tuning.trials import SharedStudy, Trial, ranking
 from cawn.systems.settings import Settings
 
-Rows = list[dict[str, Any]]
-
 
 @dataclass(frozen=True)
 class Tuned:
     """The outcome of a study.
 
-    `test` has a row for each kind of test links and negatives, with the mean and the half-width of the 95 % interval
-    over seeds of the metric of the preset, of the best settings, and of their difference. Only these two trials are
-    tested.
+    `results` has the accuracy of the two trials that are tested on test links, as systems "preset" and "best".
     """
 
     folder: Path
@@ -38,7 +35,7 @@ class Tuned:
     default: Trial  # the first trial, with the settings that the study started from
     best: Trial
     importances: dict[str, float]  # of parameters, by PED-ANOVA; empty if there are too few complete trials
-    test: Rows = field(repr=False)
+    results: Results = field(repr=False)
 
     @property
     def config(self) -> Settings:
@@ -59,6 +56,33 @@ class Tuned:
     def values(self) -> list[float]:
         """The validation metric of the best settings for each seed."""
         return [self.best.seeds[seed]["value"] for seed in self.plan.seeds]
+
+    @property
+    def test(self) -> list[dict[str, Any]]:
+        """A row for each kind of test links and negatives: the metric of the preset and of the best settings, the gain.
+
+        Each is a mean over seeds with the half-width of its 95 % interval; that of the gain is of paired differences.
+        """
+        ours = self.results.where(baseline=False)
+        return [
+            self._compared(ours.where(links=links, negatives=negatives))
+            for links, negatives in dict.fromkeys((row["links"], row["negatives"]) for row in ours)
+        ]
+
+    def _compared(self, results: Results) -> dict[str, Any]:
+        metrics = results.values("metric")
+        metric = self.plan.metric if self.plan.metric in metrics else main_metric(results)
+        chosen = results.where(metric=metric)
+        after = chosen.where(system="best" if self.best is not self.default else "preset").by_seed()
+        before = chosen.where(system="preset").by_seed()
+        return {
+            "links": chosen[0]["links"],
+            "negatives": chosen[0]["negatives"],
+            "metric": metric,
+            "default": _interval(mean_and_interval(list(before.values()))),
+            "best": _interval(mean_and_interval(list(after.values()))),
+            "gain": _interval(_gain(list(before.values()), list(after.values()))),
+        }
 
     @property
     def changed(self) -> dict[str, Any]:
@@ -115,54 +139,28 @@ def conclude(study: SharedStudy, objective: Objective, report: Report = lambda _
         default, best = trials[0], ranked[0]
         used = [default] if best is default else [default, best]
         with study.reserved(used):
-            rows = _test(study, objective, used, report)
+            results = _test(study, objective, used, report)
             _write_best(study.folder, study.folder_of(best.number) / f"seed-{study.plan.seeds[0]}", best)
     found = importances(study.plan, trials)
-    return Tuned(study.folder, study.plan, trials, default, best, found, _compare(study.plan, rows))
+    return Tuned(study.folder, study.plan, trials, default, best, found, results)
 
 
-def _test(study: SharedStudy, objective: Objective, used: list[Trial], report: Report) -> list[list[Rows]]:
+def _test(study: SharedStudy, objective: Objective, used: list[Trial], report: Report) -> Results:
     """The results of each trial with each seed."""
     runs = [(trial, seed) for trial in used for seed in study.plan.seeds]
-    found: list[list[Rows]] = [[] for _ in used]
+    found = []
     for done, (trial, seed) in enumerate(runs):
         folder = study.folder_of(trial.number) / f"seed-{seed}"
         baselines = study.plan.task.baselines and trial is used[-1] and seed == study.plan.seeds[0]
         results = read_record(folder)[0].results if (folder / "results.json").exists() else None
-        if results is None or (baselines and not results[0].get("rules")):
+        if results is None or (baselines and not results.tests[0]["baselines"]):
             assert trial.config is not None
             task = replace(study.plan.task, baselines=baselines)
             results = objective.trainer(trial.config, seed, folder, task=task).fit().results
-        found[used.index(trial)].append(results)
+        name = {"system": "preset" if trial is used[0] else "best"}
+        found += [test | name for test in results.tests]
         report((done + 1) / len(runs))
-    return found
-
-
-def _compare(plan: Plan, rows: list[list[Rows]]) -> Rows:
-    """A row for each kind of test links and negatives."""
-    default, best = rows[0], rows[-1]
-    compared = []
-    for place, row in enumerate(default[0]):
-        metric = plan.metric if _figure(row, plan.metric) is not None else "ap" if "ap" in row["model"] else "mrr"
-        before, after = ([_figure(results[place], metric) or 0.0 for results in runs] for runs in (default, best))
-        compared.append(
-            {
-                "links": row["links"],
-                "negatives": row["negatives"],
-                "metric": metric,
-                "default": _interval(mean_and_interval(before)),
-                "best": _interval(mean_and_interval(after)),
-                "gain": _interval(_gain(before, after)),
-            }
-        )
-    return compared
-
-
-def _figure(row: dict[str, Any], metric: str) -> float | None:
-    """A metric of the model in a row of results; None if the row does not have it."""
-    figures = row["model"] | row.get("ranks", {}).get("model", {})
-    value = figures.get(metric)
-    return None if value is None else float(value)
+    return Results(found)
 
 
 def _write_best(folder: Path, run: Path, best: Trial) -> None:

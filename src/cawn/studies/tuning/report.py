@@ -13,9 +13,8 @@ from typing import Any
 from cawn.files import write_text
 from cawn.learn.plots import INSTALL, can_draw
 from cawn.learn.reporting import format_duration
-from cawn.studies.tables import markdown_table
+from cawn.learn.results import METRICS, markdown_table
 from cawn.studies.tuning.outcome import Tuned
-from cawn.studies.tuning.plan import METRICS
 from cawn.studies.tuning.plots import plots
 from cawn.studies.tuning.trials import Trial, where_stopped
 
