@@ -13,7 +13,7 @@ import torch
 import cawn
 from benchmarks.engine import power_law_events
 from benchmarks.report import Row
-from cawn.caw.system import CawnSystem, decays
+from cawn.caw.system import CawnSystem
 from cawn.data.names import NameIndex
 from cawn.learn import index_cache
 from cawn.learn.runs import write_report, write_run
@@ -24,7 +24,7 @@ def loading(scale: float = 1.0) -> list[Row]:
     plain = power_law_events(int(2_000_000 * scale))
     events = plain.named(NameIndex.of(np.array([f"node {i}" for i in range(plain.num_nodes)], object)))
     config = cawn.Config(alpha="ladder")
-    facts = {"alpha": decays(config, events.intensity), "unit": 1.0}
+    facts = {"alpha": config.decays(events.intensity), "unit": 1.0}
 
     system = CawnSystem(Context(config, events, 0, torch.device("cpu"), facts=dict(facts)))
     described = {"system": "cawn", "task": "transductive", "seed": 0, "links": len(events), "facts": facts}

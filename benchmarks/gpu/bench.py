@@ -58,7 +58,7 @@ class Bench:
         self.events, self.config = events, cawn.Config(alpha="ladder", **settings)
         self.links = training_links(events, split(events, "transductive", seed=0), self.config, 0)
         self.system = CawnSystem(Context(self.config, events, 0, torch.device("cuda"), training=self.links))
-        self.engine = self.system.engine(self.system.batcher(events))
+        self.engine = self.system.engine(self.system.past(events))
         self.batcher = self.engine.batcher
 
     def walks_per_second(self, queries: int = QUERIES) -> float:

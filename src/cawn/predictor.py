@@ -39,7 +39,8 @@ from cawn.learn.splits import ALL_LINKS
 from cawn.learn.testing import recalibrate
 from cawn.rankings import Scores
 from cawn.snapshot import FreeLock, Model, Parts, Questions, Snapshot
-from cawn.systems.base import Growing, HasHistory, Replaceable, System, Trainable
+from cawn.systems.base import System
+from cawn.systems.indexed import IndexedScorer, IndexedSystem
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -296,10 +297,10 @@ class LinkPredictor(Questions):
         events, kept = growing.add(new)
         self._growing = growing
         later = replace(held, events=events, names=new.names, number=held.number + bool(len(new)), built=None)
-        if held.built is None or not isinstance(held.scorer, Growing) or new.attributes:
+        if held.built is None or not isinstance(held.scorer, IndexedScorer) or new.attributes:
             return replace(later, recalibrates=self.recalibrates)
         scorer = held.scorer.extended(events, kept)
-        history = scorer.history if isinstance(scorer, HasHistory) else None
+        history = scorer.history if isinstance(scorer, IndexedScorer) else None
         return replace(later, built=Parts(scorer, held.candidates.extended(events, kept, history)))
 
     def publish(self, extension: Extension) -> Snapshot:
@@ -399,7 +400,7 @@ class LinkPredictor(Questions):
             calibration: That of the new weights; the current one by default.
         """
         model = self._state.model
-        if not isinstance(model.system, Replaceable) or not isinstance(self._state.scorer, Trainable):
+        if not isinstance(model.system, IndexedSystem):
             raise QueryError(f"the weights of the system {model.name!r} cannot be replaced while it is in use")
         module = deepcopy(model.system.module)
         try:

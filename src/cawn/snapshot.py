@@ -30,7 +30,8 @@ from cawn.learn.calibration import FITTED_PRIOR, RollingCalibration, check_prior
 from cawn.learn.runs import Record
 from cawn.learn.testing import candidates_on, recalibrate
 from cawn.rankings import MAX_DRAWS, NodeFacts, Ranked, Ranking, Rankings, Scores, names_column
-from cawn.systems.base import Bounded, Embedder, HasHistory, Scorer, Seeded, System, Trainable
+from cawn.systems.base import Embedder, Scorer, Seeded, System
+from cawn.systems.indexed import IndexedScorer
 from cawn.systems.settings import Settings, memory_to
 from cawn.walks.candidates import KINDS, Candidates
 
@@ -340,7 +341,7 @@ class Questions(ABC):
         known = {
             node for side in (0, 1) if (node := int(state.ids([as_name(name, "name")], side)[0])) < len(state.names)
         }
-        if isinstance(state.scorer, HasHistory):
+        if isinstance(state.scorer, IndexedScorer):
             found = [state.scorer.history.links_of(node, max(int(k), 1)) for node in known]
             count, links = sum(each[0] for each in found), [each[1] for each in found]
         else:
@@ -460,7 +461,7 @@ class Snapshot(Questions):
         """The same history with other weights or another calibration."""
         built = self.built
         if built is not None and model is not self.model:
-            built = built._replace(scorer=cast("Trainable", built.scorer).with_module(model.system.module))
+            built = built._replace(scorer=cast("IndexedScorer", built.scorer).with_module(model.system.module))
         return replace(self, model=model, fitted=fitted, number=number, built=built)
 
     def name(self, node: int) -> Name:
@@ -592,7 +593,7 @@ def _rank_logits(state: Snapshot, sources: Sequence[_Asked], byte_budget: int | 
     dst = np.concatenate([each.candidates for each in sources])
     t = np.repeat(np.array([each.t for each in sources], state.events.t.dtype), sizes)
     most = max(len(src), 1)
-    if byte_budget is not None and isinstance(state.scorer, Bounded):
+    if byte_budget is not None and isinstance(state.scorer, IndexedScorer):
         most = min(most, state.scorer.pairs_within(byte_budget))
     parts = [slice(i, i + most) for i in range(0, len(src), most)]
     found = [in_time_order(state.scorer, src[part], dst[part], t[part]) for part in parts]

@@ -9,7 +9,6 @@ import torch
 import cawn
 from cawn.caw.config import Config
 from cawn.caw.host import single_thread
-from cawn.caw.system import decays
 from cawn.data import laws
 from cawn.learn.splits import split
 from cawn.learn.trainer import Trainer
@@ -66,7 +65,7 @@ def test_hidden_nodes_do_not_move_the_decays(events) -> None:
     known = np.flatnonzero(np.bincount(np.append(events.src[parts.train], events.dst[parts.train])))
     tau = 2 * len(parts.train) / len(known) / float(np.ptp(events.t[parts.train]))
     facts = Trainer(events, TINY, task="inductive", quiet=True).context.facts
-    assert facts["alpha"] == pytest.approx(decays(TINY, tau), rel=1e-12)
+    assert facts["alpha"] == pytest.approx(TINY.decays(tau), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +79,7 @@ def test_hidden_nodes_do_not_move_the_decays(events) -> None:
 )
 def test_named_decays(alpha: str, expected: tuple[float, ...]) -> None:
     config = cawn.Config(alpha=alpha, num_walks=4)
-    assert decays(config, 2.0) == pytest.approx(expected)
+    assert config.decays(2.0) == pytest.approx(expected)
     assert config.num_decays == len(expected)
 
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import cawn
 from cawn.caw.config import Config
-from cawn.caw.system import decays
 from cawn.data import laws, summary
 from cawn.data.decays import LADDERS, time_unit
 from cawn.data.summary import describe, in_words
@@ -92,14 +91,14 @@ def test_links_dated_far_from_all_others_do_not_move_decays(gaps: list[int], far
 def test_the_ladder_follows_the_pace_of_the_network() -> None:
     events = laws.null(50, 1_000, seed=0).events
     tau = events.intensity
-    assert decays(Config(), tau) == tuple(f * tau for f in LADDERS["wide"])
-    assert len(decays(Config(num_walks=12), tau)) == 4
-    assert decays(Config(num_walks=5), tau) == (LADDERS["wide"][4] * tau,)
-    assert decays(Config(alpha=0.5), tau, "slow") == (0.5,)
-    assert decays(Config(alpha=(0.5, 2.0)), tau) == (0.5, 2.0)
-    assert decays(Config.preset("paper-mean"), tau) == (tau / 5,)
+    assert Config().decays(tau) == tuple(f * tau for f in LADDERS["wide"])
+    assert len(Config(num_walks=12).decays(tau)) == 4
+    assert Config(num_walks=5).decays(tau) == (LADDERS["wide"][4] * tau,)
+    assert Config(alpha=0.5).decays(tau, "slow") == (0.5,)
+    assert Config(alpha=(0.5, 2.0)).decays(tau) == (0.5, 2.0)
+    assert Config.preset("paper-mean").decays(tau) == (tau / 5,)
     faster = cawn.Events(events.src, events.dst, events.t / 1000.0, num_nodes=50)
-    np.testing.assert_allclose(np.array(decays(Config(), faster.intensity)) / decays(Config(), tau), 1000)
+    np.testing.assert_allclose(np.array(Config().decays(faster.intensity)) / Config().decays(tau), 1000)
 
 
 # The laws hold in the networks that claim them, and chance alone rules the null model.

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.caw.system import decays
 from cawn.data.decays import LADDERS
 from cawn.learn import comparison
 from cawn.learn.splits import split
@@ -20,7 +19,7 @@ def test_alpha_auto_is_settled_before_training_and_kept(events, tmp_path: Path, 
     run = cawn.train(events, config, seed=0, out=tmp_path, task=cawn.Task(negatives=("random",)))
     assert "decays: " in capsys.readouterr().err
     assert run.alpha in [
-        decays(config, events[split(events, "transductive", seed=0).train].intensity, n) for n in LADDERS
+        config.decays(events[split(events, "transductive", seed=0).train].intensity, n) for n in LADDERS
     ]
     again = cawn.train(events, config, seed=0, out=tmp_path, resume=True, task=cawn.Task(negatives=("random",)))
     assert "decays: " not in capsys.readouterr().err

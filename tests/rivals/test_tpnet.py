@@ -183,10 +183,10 @@ def test_more_walks_than_float32_can_count() -> None:
 def test_settings() -> None:
     events = random_events(7, num_links=60)
     assert projection_width(TPNetSettings(), events) == round(10 * math.log(120))
-    found = TPNetSystem.alternatives(TPNetSettings(), events)
+    found = TPNetSettings().alternatives(events)
     assert found is not None
     assert [facts["decay"] for facts in found.facts.values()] == pytest.approx([d * events.intensity for d in DECAYS])
-    assert TPNetSystem.alternatives(TPNetSettings(decay=0.1), events) is None
+    assert TPNetSettings(decay=0.1).alternatives(events) is None
     for decay in ("fast", -1.0, math.inf, math.nan, True):
         with pytest.raises(cawn.QueryError, match=r"decay is .*: give 'auto' or a number from 0 to 1e\+06"):
             TPNetSettings(decay=decay)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from cawn.serve.recency import Recency
 from cawn.serve.store import Store
 from cawn.serve.weights import KeptWeights
 from cawn.snapshot import Questions
-from cawn.systems.base import Trainable
+from cawn.systems.indexed import IndexedScorer
 from cawn.systems.training import contrast_loss
 from small_runs import TINY
 from small_stream import TRAINED, feed, planted, portions
@@ -220,7 +220,7 @@ def test_training_logits_are_those_of_training() -> None:
         system, training = trainer.system, trainer.training
         loss = next(system.updates(0, 0, trainer.optimizer))
         scorer = system.scorer(trainer.visible)
-        assert isinstance(scorer, Trainable)
+        assert isinstance(scorer, IndexedScorer)
         links = next(training.batches(0, 0))
         logits = scorer.training_logits(links, seed=training.seed_for("epoch", 0))
         again = contrast_loss(logits, links.weight, training.num_negatives)

@@ -9,12 +9,14 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any, ClassVar, Literal, Self
 
-from cawn.data.decays import ladder
+from cawn.data.decays import LADDERS, PAPER_RATIO, ladder
+from cawn.data.events import Events
 from cawn.errors import QueryError, brief
 from cawn.index.features import NO_SEQUENCES, PairParts
-from cawn.systems.settings import Settings, is_number, setting
+from cawn.systems.settings import Alternatives, Settings, is_number, setting
 
 Alpha = Literal["auto", "ladder", "slow", "fast", "paper"] | float | tuple[float, ...]
+TRIAL_DIM = 32  # of the short training runs for alpha="auto"
 NAMED_LADDERS = {"ladder": "wide", "slow": "slow", "fast": "fast"}  # values of alpha; see `cawn.data.decays.LADDERS`
 
 _PAPER = {
@@ -172,6 +174,25 @@ class Config(Settings):
         if isinstance(self.alpha, tuple):
             return len(self.alpha)
         return len(ladder(1.0, num_walks=self.num_walks)) if self.alpha in ("auto", *NAMED_LADDERS) else 1
+
+    def decays(self, tau: float, name: str = "wide") -> tuple[float, ...]:
+        """The decays for links of intensity tau: as given, by the paper's rule, or a ladder.
+
+        The ladder is the one that `alpha` names; `name` for alpha="auto".
+        """
+        if not isinstance(self.alpha, str):
+            return self.alpha if isinstance(self.alpha, tuple) else (self.alpha,)
+        if self.alpha == "paper":
+            return (tau / PAPER_RATIO,)
+        return ladder(tau, num_walks=self.num_walks, name=NAMED_LADDERS.get(self.alpha, name))
+
+    def alternatives(self, train: Events) -> Alternatives | None:
+        """The ladders of decays that alpha="auto" compares."""
+        if self.alpha != "auto":
+            return None
+        small = self.with_(dim=min(self.dim, TRIAL_DIM), epochs=1, schedule="constant", alpha="ladder")
+        facts = {name: {"alpha": self.decays(train.intensity, name)} for name in LADDERS}
+        return Alternatives("decays", small, facts)
 
     @property
     def symmetric(self) -> bool:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +14,9 @@ import numpy.typing as npt
 
 from cawn.caw.config import Config
 from cawn.data.events import Events
-from cawn.index.features import PairFeatures, in_units
-from cawn.index.growing import GrowingIndex, growing_index
-from cawn.index.index import Index
+from cawn.index.features import in_units
 from cawn.index.kernels.nodes import degrees
-from cawn.walks.history import History
+from cawn.systems.indexed import PastIndex
 from cawn.walks.identities import path_orders
 from cawn.walks.kernels.prefixes import Level, Walks, merge_prefixes, share_prefixes
 from cawn.walks.kernels.sampling import run_walks, sample_walks
@@ -55,51 +53,11 @@ class Batch:
         return Batch(self.num_walks, tensor(self.vectors), levels, tensor(self.pair_features))
 
 
-@dataclass(frozen=True, slots=True)
-class Batcher:
-    """Makes batches of pairs from the history of `events`. Times are measured in `unit`."""
+class Batcher(PastIndex):
+    """Makes batches of pairs from the history of `events`."""
 
+    __slots__ = ()
     config: Config
-    events: Events
-    index: Index
-    unit: float
-    threads: int | None = None
-    growing: GrowingIndex | None = None
-
-    @classmethod
-    def of(
-        cls,
-        config: Config,
-        events: Events,
-        alpha: tuple[float, ...],
-        unit: float,
-        *,
-        threads: int | None = None,
-        build_threads: int | None = None,
-        grows: bool = False,
-    ) -> Batcher:
-        """Index the events with `build_threads` threads, with room if it `grows`; make batches with `threads`."""
-        parts, alphas = config.pair_parts, np.array(alpha)
-        decay, attributes = parts.decay(unit), config.attributes
-        kinds = parts.live_kinds if grows else parts.kinds
-        index = Index.of(events, alphas, kinds, decay, attributes=attributes, threads=build_threads, room=grows)
-        growing = GrowingIndex(events, index, attributes=attributes, own=True) if grows else None
-        return cls(config, events, index, unit, threads, growing)
-
-    @property
-    def history(self) -> History:
-        """The history that walks are sampled from."""
-        return History.of(self.index)
-
-    @property
-    def pair_features(self) -> PairFeatures:
-        """Computes the exact features of pairs."""
-        return PairFeatures(self.config.pair_parts, self.index, self.unit)
-
-    def extended(self, events: Events, kept: int) -> Batcher:
-        """See `Growing`."""
-        growing = growing_index(self.growing, self.events, self.index, attributes=self.config.attributes)
-        return replace(self, events=events, index=growing.append(events, kept), growing=growing)
 
     def pairs(self, src: Array, dst: Array, t: Array, *, seed: int) -> Batch:
         """The pairs (src, dst) at times t. Each distinct (node, time) is sampled once."""
@@ -163,10 +121,6 @@ class Batcher:
         if self.config.identity == "aw":
             levels = [level._replace(order=path_orders(levels[: i + 1])) for i, level in enumerate(levels)]
         return vectors, levels
-
-    def exact_features(self, src: Array, dst: Array, t: Array) -> npt.NDArray[np.float32]:
-        """The exact features of pairs: [B, R]."""
-        return self.pair_features.features(src, dst, t, threads=self.threads)
 
     def _with_features(self, level: Level, above: Level) -> Level:
         """The level with X, and with the times that f2 encodes in units."""

@@ -24,7 +24,7 @@ from cawn.data.events import Events
 from cawn.data.hashing import read_sealed, write_sealed
 from cawn.errors import StorageError
 from cawn.files import FolderLock
-from cawn.systems.base import Indexed
+from cawn.systems.indexed import IndexedSystem
 
 FOLDER = "index-cache"
 WRITER = "index cache"  # the name of the thread that writes it
@@ -32,7 +32,9 @@ SLOW = 1.0  # seconds of building from which on the index is cached
 _DESCRIPTION = "cache.json"
 
 
-def prepare(system: Indexed, events: Events, run: Path, key: str, *, verify: bool = True, writes: bool = True) -> None:
+def prepare(
+    system: IndexedSystem, events: Events, run: Path, key: str, *, verify: bool = True, writes: bool = True
+) -> None:
     """Let a system use the cached index of these events; build it if there is none, and cache it if that took long.
 
     Args:

@@ -44,7 +44,7 @@ from cawn.index.files import write_index
 from cawn.index.sizes import Counts, index_bytes, temporary_bytes
 from cawn.learn.task import TimeSplit
 from cawn.progress import ShowProgress, progress
-from cawn.systems.base import Indexed
+from cawn.systems.indexed import IndexedSystem
 from cawn.systems.settings import Settings
 
 _BLOCK = 1 << 20
@@ -76,7 +76,7 @@ def build_index(
         options: Those of `cawn.read`.
     """
     target = check_path(folder, "folder")
-    if not isinstance(systems.system_type(systems.name_of(config)), Indexed):
+    if not issubclass(systems.system_type(systems.name_of(config)), IndexedSystem):
         raise QueryError(f"system {systems.name_of(config)} has no index to store; use cawn or rates")
     _refuse_foreign(target)
     refuse_within(target, source)
@@ -153,7 +153,7 @@ class _Build:
     def finish(self, events: Events, config: Settings, cuts: TimeSplit, source: str) -> dict[str, Any]:
         """Write the index and index.json."""
         training = training_period(events, cuts)
-        facts = systems.system_type(systems.name_of(config)).index_facts(config, training)
+        facts = IndexedSystem.index_facts(config, training)
         parts, attributes = config.pair_parts, config.attributes  # type: ignore[attr-defined]
         alphas, unit = tuple(map(float, facts["alpha"])), float(facts["unit"])
         counts = Counts.at_most(len(events), events.num_nodes)

@@ -36,8 +36,9 @@ from cawn.kernels.threads import num_cores
 from cawn.learn.launcher import PARENT, PRINTED, STORE
 from cawn.learn.run_info import current_versions
 from cawn.learn.shared_links import read_links, write_links
-from cawn.systems.base import Indexed, Scorer, System
+from cawn.systems.base import Scorer, System
 from cawn.systems.graphs import release_graphs
+from cawn.systems.indexed import IndexedSystem
 from cawn.systems.ranks import LOST, SINGLE, RankError, Ranks
 from cawn.systems.settings import Settings
 
@@ -206,7 +207,7 @@ def threads_of(ranks: Ranks, threads: int | None) -> int | None:
 def refuse_indivisible(ranks: Ranks, config: Settings) -> None:
     """Refuse a system that several processes cannot train together."""
     name = systems.name_of(config)
-    if ranks.several and not hasattr(systems.system_type(name), "same_dropout"):  # see `Divisible`
+    if ranks.several and not hasattr(systems.system_type(name), "same_dropout"):  # see `System`
         raise QueryError(
             f"{name} cannot be trained by several processes: it keeps state between steps, or does not train on "
             "individual links; use one process"
@@ -254,7 +255,7 @@ def share_links(ranks: Ranks, source: str, read: Callable[[], Events]) -> Events
 
 def share_index(ranks: Ranks, system: System, events: Events) -> None:
     """Let the first rank of each host build the index of these events; all ranks of the host map it into memory."""
-    if ranks.local_size == 1 or not isinstance(system, Indexed) or matching_index(events) is not None:
+    if ranks.local_size == 1 or not isinstance(system, IndexedSystem) or matching_index(events) is not None:
         return
     with _shared_folder(ranks) as folder:
         if ranks.local_rank == 0:

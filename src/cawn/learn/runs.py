@@ -182,9 +182,9 @@ def continue_run(folder: Path, config: Settings, events: Events, description: di
 
 def link_index(folder: Path, events: Events, system: System) -> None:
     """Cache the index of a system if it is mapped from an index folder, by links to its files."""
-    from cawn.systems.base import Indexed
+    from cawn.systems.indexed import IndexedSystem
 
-    if isinstance(system, Indexed) and events.stored is not None:
+    if isinstance(system, IndexedSystem) and events.stored is not None:
         arrays, file_of = system.index(events), _stored_file(events)
         if all(map(file_of, arrays.values())):
             index_cache.write(folder, _index_key(read_description(folder)), arrays, file_of)
@@ -334,7 +334,8 @@ def load_system(
         cache: Whether to cache the index beside the run if building it takes long; None for links that are not those
             of the run, whose cache is not read either, and to which others will be added.
     """
-    from cawn.systems.base import Context, Indexed
+    from cawn.systems.base import Context
+    from cawn.systems.indexed import IndexedSystem
 
     found, name = run.description, run.description["system"]
     facts = dict(found["facts"])
@@ -344,7 +345,7 @@ def load_system(
     except (DataError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise StorageError(f"{run.folder / 'run.json'}: damaged (facts: {error}); {TRAIN_AGAIN}") from error
     load_weights(system.module, run.weights, run.folder)
-    if isinstance(system, Indexed) and cache is not None:
+    if isinstance(system, IndexedSystem) and cache is not None:
         index_cache.prepare(system, run.events, run.folder, _index_key(found), verify=verify, writes=cache)
     return system
 

@@ -27,7 +27,8 @@ from cawn.learn.task import Task
 from cawn.learn.tgb import rank_rows
 from cawn.progress import Report
 from cawn.systems import baselines
-from cawn.systems.base import Context, HasHistory, Scorer, System
+from cawn.systems.base import Context, Scorer, System
+from cawn.systems.indexed import IndexedScorer
 from cawn.systems.ranks import SINGLE
 from cawn.systems.settings import Settings
 from cawn.systems.training import Optimizer, TrainingLinks
@@ -127,7 +128,7 @@ def spread_links(training: TrainingLinks, most: int) -> TrainingLinks:
 
 def candidates_on(scorer: Scorer, events: Events, config: Settings) -> Candidates:
     """Candidates from the history of a scorer, or from a new one if it has none."""
-    history = scorer.history if isinstance(scorer, HasHistory) else None
+    history = scorer.history if isinstance(scorer, IndexedScorer) else None
     return Candidates(events, history, directed=config.uses_direction)
 
 

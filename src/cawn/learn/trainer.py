@@ -37,7 +37,7 @@ from cawn.learn.runs import Record, digest_of_links, read_description
 from cawn.learn.task import Nodes, Task
 from cawn.learn.testing import Run, finish
 from cawn.progress import Report
-from cawn.systems.base import Context, HasAlternatives, Scorer
+from cawn.systems.base import Context, Scorer
 from cawn.systems.ranks import RankError
 from cawn.systems.settings import Settings, memory_to
 from cawn.systems.training import Optimizer, seed_step
@@ -139,9 +139,8 @@ class Trainer:
 
         None if the system or its settings leave nothing to compare, or if the training is too short for a comparison.
         """
-        kind = systems.system_type(systems.name_of(self.config))
         train = self.events[self.split.train]
-        found = kind.alternatives(self.config, train) if isinstance(kind, HasAlternatives) else None
+        found = self.config.alternatives(train)
         if found is None:
             return None
         names, trials = list(found.facts), {}

@@ -15,7 +15,6 @@ import numpy.typing as npt
 import torch
 
 from cawn.caw.config import Config
-from cawn.caw.system import decays
 from cawn.data.events import Events
 from cawn.learn.metrics import t_quantile
 from cawn.learn.plots import COLOURS
@@ -102,7 +101,7 @@ def measure(task: Task, send: Send) -> dict[str, Any]:
     events, settings = task.events(), task.settings
     config = config_of(settings)
     assert isinstance(config, Config)
-    config = config.with_(alpha=decays(config, events.intensity))  # the same for all sizes
+    config = config.with_(alpha=config.decays(events.intensity))  # the same for all sizes
     sizes = len(events) * np.arange(1, settings["sizes"] + 1) // settings["sizes"]
     order = np.random.default_rng(settings["seed"]).permutation(sizes)
     done, rows = 0, []
@@ -119,7 +118,7 @@ def _times(events: Events, config: Config, task: Task) -> dict[str, Any]:
     trainer = Trainer(events, config, seed=seed, device=task.device, threads=task.threads, quiet=True)
     gc.collect()  # frees what the last trainer had on the device
     with stopwatch(trainer.device) as index:
-        history = History(trainer.visible, decays(config, 0.0), threads=task.threads)
+        history = History(trainer.visible, config.decays(0.0), threads=task.threads)
     walks, draws = _walk_times(trainer, history, config)
     for _ in islice(trainer.steps(0, 0), _WARM_UP):
         pass

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cawn.caw.config import Config
-from cawn.caw.system import decays
 from cawn.data.decays import PAPER_RATIO
 from cawn.data.events import Events
 from cawn.paper.curves import (
@@ -103,7 +102,7 @@ def values_of(setting: str, best: Config, events: Events) -> list[Any]:
     if setting != "alpha":
         return list({"num_walks": NUM_WALKS, "length": LENGTHS}[setting])
     tau = events.intensity
-    centre = decays(best, tau)[0] or tau / PAPER_RATIO
+    centre = best.decays(tau)[0] or tau / PAPER_RATIO
     return [0.0, "paper", *(float(f"{centre * factor:.3g}") for factor in FACTORS)]
 
 

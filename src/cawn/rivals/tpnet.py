@@ -25,10 +25,10 @@ from cawn.errors import QueryError, brief, enough_memory
 from cawn.kernels import rng
 from cawn.kernels.cuda.launch import memory_for
 from cawn.kernels.jit import inline, njit
-from cawn.systems.base import Alternatives, Context
+from cawn.systems.base import Context
 from cawn.systems.layers import Merge, MixerBlock, TimeEncoding
 from cawn.systems.neural import NeighbourSystem, PastTensors
-from cawn.systems.settings import PublishedSettings, is_number, setting
+from cawn.systems.settings import Alternatives, PublishedSettings, is_number, setting
 
 Array = npt.NDArray[Any]
 
@@ -63,6 +63,14 @@ class TPNetSettings(PublishedSettings):
         "neighbours": [10, 20, 40],
         "dropout": {"low": 0.0, "high": 0.5, "step": 0.1},
     }
+
+    def alternatives(self, train: Events) -> Alternatives | None:
+        """The decays that decay="auto" compares."""
+        if self.decay != "auto":
+            return None
+        small = self.with_(dim=min(self.dim, TRIAL_DIM), lr=max(self.lr, TRIAL_LR), epochs=1, decay=DECAYS[0])
+        facts = {f"{decay:g}": {"decay": decay_rate(self.with_(decay=decay), train)} for decay in DECAYS}
+        return Alternatives("decays", small, facts)
 
     def _check(self, name: str, value: Any, hint: Any) -> None:
         if name != "decay":
@@ -177,15 +185,6 @@ class TPNetSystem(NeighbourSystem):
         self.width = int(context.fact("width", lambda: projection_width(config, context.train.known)))
         self.seed = rng.seed_for(context.seed, "projections")
         self.module = TPNet(config, self.link_width, self.node_width).to(context.device)
-
-    @staticmethod
-    def alternatives(config: TPNetSettings, train: Events) -> Alternatives | None:
-        """The decays that decay="auto" compares."""
-        if config.decay != "auto":
-            return None
-        small = config.with_(dim=min(config.dim, TRIAL_DIM), lr=max(config.lr, TRIAL_LR), epochs=1, decay=DECAYS[0])
-        facts = {f"{decay:g}": {"decay": decay_rate(config.with_(decay=decay), train)} for decay in DECAYS}
-        return Alternatives("decays", small, facts)
 
     def past(self, events: Events) -> Projections:
         return Projections(events, self)

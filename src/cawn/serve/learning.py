@@ -34,7 +34,8 @@ from cawn.serve.recency import Recency
 from cawn.serve.store import SHADOW, Store
 from cawn.serve.weights import KeptWeights, as_bytes
 from cawn.snapshot import Snapshot
-from cawn.systems.base import Scorer, Trainable
+from cawn.systems.base import Scorer
+from cawn.systems.indexed import IndexedScorer
 from cawn.systems.training import Optimizer, TrainingLinks, contrast_loss, seed_step
 
 Array = npt.NDArray[Any]
@@ -91,7 +92,7 @@ class Learner:
     ) -> None:
         snapshot = predictor.snapshot()
         model = snapshot.model
-        if not isinstance(snapshot.scorer, Trainable):
+        if not isinstance(snapshot.scorer, IndexedScorer):
             raise QueryError(
                 f"the system {model.name!r} cannot learn while it is served: only cawn and rates can; leave out --learn"
             )
@@ -115,7 +116,7 @@ class Learner:
 
     def scorer(self, snapshot: Snapshot) -> Scorer:
         """The shadow model on a history."""
-        return cast("Trainable", snapshot.scorer).with_module(self._shadow.module)
+        return cast("IndexedScorer", snapshot.scorer).with_module(self._shadow.module)
 
     def summary(self) -> dict[str, Any]:
         """The state of learning and the evidence so far, as JSON values."""
@@ -246,7 +247,7 @@ class Learner:
     def _train(self, snapshot: Snapshot, training: TrainingLinks) -> None:
         """One step for each batch of links."""
         shadow = self._shadow
-        scorer = cast("Trainable", snapshot.scorer).with_module(shadow.training)
+        scorer = cast("IndexedScorer", snapshot.scorer).with_module(shadow.training)
         device = next(shadow.training.parameters()).device
         for step, links in enumerate(training.batches(0, 0)):
             shadow.training.train()

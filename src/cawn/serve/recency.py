@@ -13,7 +13,7 @@ from cawn.index.kernels.lists import constant, last_links, rows_of_keys
 from cawn.index.kinds import DESTINATIONS, PAIRS
 from cawn.kernels.keys import pair_key
 from cawn.snapshot import Snapshot
-from cawn.systems.base import HasHistory
+from cawn.systems.indexed import IndexedScorer
 from cawn.systems.baselines import recency_score
 
 Array = npt.NDArray[Any]
@@ -90,7 +90,7 @@ class Recency:
 
     def _index(self, state: Snapshot) -> Index:
         """An index with the lists of pairs and of destinations."""
-        held = state.scorer.history.index if isinstance(state.scorer, HasHistory) else None
+        held = state.scorer.history.index if isinstance(state.scorer, IndexedScorer) else None
         if held is not None and {PAIRS.name, DESTINATIONS.name} <= held.kinds.keys():
             return held
         if self._built is None or self._built.t is not state.events.t:

@@ -34,8 +34,8 @@ from cawn.serve.store import Receipt
 from cawn.serve.weights import KeptWeights
 from cawn.serve.writer import Late, QueueFull, Writer
 from cawn.snapshot import newest_time
-from cawn.systems.base import Replaceable
 from cawn.systems.compiling import compile_growth
+from cawn.systems.indexed import IndexedSystem
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -181,7 +181,7 @@ class Service:
         """Make the index ready to grow and score the newest links, so that no request has to wait for compilation or
         loading."""
         state = self.predictor.snapshot()
-        if len(state.events) and isinstance(state.model.system, Replaceable):
+        if len(state.events) and isinstance(state.model.system, IndexedSystem):
             compile_growth(state.model.system, state.events, state.names)
         self.predictor.publish(self.predictor.extend([]))
         for size in (1, WARM_UP_PAIRS) if len(state.events) else ():

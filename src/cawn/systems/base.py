@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,7 @@ from cawn.data.events import Events
 from cawn.errors import DataError
 from cawn.index.features import PairParts, part_widths
 from cawn.systems.ranks import SINGLE, Ranks
-from cawn.systems.training import LinkBatch, Optimizer, TrainingLinks
-from cawn.walks.history import History
+from cawn.systems.training import Optimizer, TrainingLinks
 
 Array = npt.NDArray[Any]
 
@@ -41,6 +40,8 @@ class System(Protocol):
     """Something that is trained to score pairs. The constructor takes a `Context`."""
 
     module: nn.Module  # its weights and buffers are the checkpoint
+    # Several ranks can train a system that has `same_dropout: bool`: whether its dropout does not depend on their
+    # number. Its steps are those of `TrainingLinks.batches` or `tensors`, and nothing but weights outlasts a step.
 
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
         """One loss per optimizer step of an epoch, from step `first`; random only through seed, epoch and step.
@@ -54,21 +55,6 @@ class System(Protocol):
 
 
 # Optional protocols. Callers check for them with isinstance, and raise a one-line error if a required one is missing.
-
-
-@runtime_checkable
-class Indexed(Protocol):
-    """A system whose scorers use an index that can be stored; its settings have `pair_parts` and `attributes`."""
-
-    @staticmethod
-    def index_facts(config: Any, train: Events) -> dict[str, Any]:
-        """The facts that the index depends on, derived from training links as the system itself does: alpha, unit."""
-
-    def index(self, events: Events) -> dict[str, Array]:
-        """The arrays of the index of these events; `scorer(events)` then uses the same index."""
-
-    def load_index(self, events: Events, arrays: dict[str, Array]) -> None:
-        """Use stored arrays for `scorer(events)`; raises DataError if they do not match the events."""
 
 
 @runtime_checkable
@@ -86,14 +72,6 @@ class HasTrainingState(Protocol):
 
 
 @runtime_checkable
-class Divisible(Protocol):
-    """A system that several ranks can train: its steps are those of `TrainingLinks.batches` or `tensors`, and nothing
-    but the weights lasts from one step to the next."""
-
-    same_dropout: bool  # whether its dropout does not depend on the number of ranks, given equal seeds
-
-
-@runtime_checkable
 class PrefixScorer(Protocol):
     """A scorer for which the caller may choose the visible links, to reproduce other evaluation clocks."""
 
@@ -102,15 +80,6 @@ class PrefixScorer(Protocol):
 
         `visible` is ascending. `__call__` is the case where these are the links strictly before t.
         """
-
-
-@runtime_checkable
-class HasAlternatives(Protocol):
-    """A system with a fact that is chosen by a short comparison on validation links before training."""
-
-    @staticmethod
-    def alternatives(config: Any, train: Events) -> Alternatives | None:
-        """The choices for these training links; None if the settings fix the choice."""
 
 
 @runtime_checkable
@@ -127,57 +96,6 @@ class Seeded(Protocol):
 
     def logits(self, src: Array, dst: Array, t: Array, *, seed: int) -> Array:
         """Logits [B] with the sample of this seed."""
-
-
-@runtime_checkable
-class Bounded(Protocol):
-    """A scorer that can estimate how many pairs fit into memory."""
-
-    def pairs_within(self, byte_budget: int) -> int:
-        """The number of pairs that can be scored at once in this many bytes."""
-
-
-@runtime_checkable
-class Replaceable(Protocol):
-    """A system whose weights can be replaced while its index is in use."""
-
-    def with_module(self, module: nn.Module) -> System:
-        """A copy with another network of the same shape; it shares the index."""
-
-
-@runtime_checkable
-class Trainable(Scorer, Protocol):
-    """A scorer whose network can be trained further, on the same history."""
-
-    def with_module(self, module: nn.Module) -> Trainable:
-        """Scores with another network of the same shape on the same history."""
-
-    def training_logits(self, links: LinkBatch, *, seed: int) -> Tensor:
-        """Logits of B links, then of their K B negatives, with gradients: [(1 + K) B]."""
-
-
-@runtime_checkable
-class Growing(Protocol):
-    """A scorer whose index can be extended while others use it."""
-
-    def extended(self, events: Events, kept: int) -> Scorer:
-        """A scorer of other events, of which the first `kept` are those of this one; only for the newest scorer."""
-
-
-@runtime_checkable
-class HasHistory(Protocol):
-    """A scorer with a walk index, from which candidates are chosen."""
-
-    history: History
-
-
-class Alternatives(NamedTuple):
-    """Choices to compare by a short training each; the first is kept unless another is clearly better."""
-
-    what: str  # what is compared, for messages: "decays"
-    config: Any  # settings of the short training runs
-    facts: dict[str, dict[str, Any]]  # the facts of each choice, by its name
-    steps: int | None = None  # of each short training; by default all together take a tenth of the training
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
-
 import numpy as np
 
 from cawn.data.events import Events
 from cawn.data.names import NameIndex
 from cawn.data.updates import GrowingEvents, NewLinks
-from cawn.systems.base import Growing
-
-if TYPE_CHECKING:
-    from cawn.systems.base import Replaceable, System
+from cawn.systems.indexed import IndexedSystem
 
 LINKS = 16
 
 
-def compile_growth(system: Replaceable, events: Events, names: NameIndex) -> None:
+def compile_growth(system: IndexedSystem, events: Events, names: NameIndex) -> None:
     """Extend an index of the last few links: by links in order, by a new node and by late links; and a table of the
     same kind of names by one. Changes nothing."""
     few = events[-LINKS:]
@@ -25,7 +20,7 @@ def compile_growth(system: Replaceable, events: Events, names: NameIndex) -> Non
     src, dst = ends.astype(few.src.dtype).reshape(2, -1)
     attributes = {} if few.x is None else {"x": few.x[nodes]}
     growing = GrowingEvents(few.grown({"src": src, "dst": dst} | attributes, len(nodes)))
-    scorer = system.with_module(cast("System", system).module).scorer(growing.events)
+    scorer = system.with_module(system.module).scorer(growing.events)
     known = NameIndex.of(np.array(["a"], object) if names.strings else np.arange(1))
     known.extended(["b" if names.strings else 1])
     names = NameIndex.of(np.arange(len(nodes) + 1))
@@ -33,4 +28,4 @@ def compile_growth(system: Replaceable, events: Events, names: NameIndex) -> Non
         msg, link_id = few.msg, few.link_id
         msg, link_id = None if msg is None else msg[:1], None if link_id is None else link_id[:1]
         new = NewLinks(src[:1], np.array([len(nodes)], src.dtype), t, msg, link_id, names, [])
-        scorer = cast("Growing", scorer).extended(*growing.add(new))
+        scorer = scorer.extended(*growing.add(new))

@@ -165,7 +165,7 @@ class CountTables:
 class CountsSystem:
     """A weighted sum of `CountTables.features`, trained to rank each link above one random destination."""
 
-    same_dropout = True  # see `Divisible`; there is none
+    same_dropout = True  # there is none
 
     def __init__(self, context: Context) -> None:
         self.context, self.config = context, context.config

@@ -55,7 +55,7 @@ class NeighbourSystem(NeuralSystem):
     A subclass sets `module` and defines `logits`; training shuffles the links.
     """
 
-    same_dropout = False  # see `Divisible`
+    same_dropout = False  # see `System`
     pairs_per_pass = 1 << 12  # in scoring
     fixed_shapes = True  # whether a training step has the same shapes, and nothing random but dropout, in every batch
     _epochs: CapturedEpochs | None = None

@@ -7,26 +7,22 @@ The preset "fast" uses decayed counts only, and scores half a million to a milli
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from cawn.data.decays import ladder, time_unit
+from cawn.data.decays import ladder
 from cawn.data.events import Events
-from cawn.index.features import NO_SEQUENCES, PairFeatures, PairParts
-from cawn.index.growing import GrowingIndex, growing_index
-from cawn.index.index import Index
-from cawn.index.stored import index_of, named_arrays, stored_index
+from cawn.index.features import NO_SEQUENCES, PairParts
 from cawn.systems.base import Context, symmetric_features
+from cawn.systems.indexed import IndexedScorer, IndexedSystem
 from cawn.systems.layers import Standardise
 from cawn.systems.settings import Settings, setting
 from cawn.systems.training import LinkBatch, Optimizer, contrast_loss
-from cawn.walks.history import History
 
 Array = npt.NDArray[Any]
 
@@ -58,6 +54,10 @@ class RatesSettings(Settings):
         "num_negatives": [1, 2, 4],
     }
 
+    def decays(self, tau: float) -> tuple[float, ...]:
+        """The decays of counts, for links of intensity tau."""
+        return ladder(tau)
+
     @property
     def pair_parts(self) -> PairParts:
         """The features that are used."""
@@ -72,28 +72,20 @@ class RatesSettings(Settings):
         return self.directed
 
 
-class RatesSystem:
+class RatesSystem(IndexedSystem):
     """An MLP on `PairFeatures`."""
 
-    same_dropout = True  # see `Divisible`; there is none
+    same_dropout = True  # there is none
 
     def __init__(self, context: Context) -> None:
-        config: RatesSettings = context.config
-        self.context, self.config = context, config
-        self.alpha = tuple(context.fact("alpha", lambda: ladder(context.train.known.intensity)))
-        self.unit = float(context.fact("unit", lambda: time_unit(context.train.known)))
+        super().__init__(context)
+        config: RatesSettings = self.config
         width, hidden = config.pair_parts.width(len(self.alpha)), config.hidden
         layers = [nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1)]
         standardise = Standardise(width)
         self.module = nn.Sequential(*[standardise] * config.scaled, *layers).to(context.device)
-        self._index: tuple[Events, Index, GrowingIndex | None] | None = None  # of the most recent events
         if context.training is not None and config.scaled:
             standardise.fit(self.scorer(context.events).inputs(*context.train.example_pairs()))
-
-    @staticmethod
-    def index_facts(config: RatesSettings, train: Events) -> dict[str, Any]:
-        """See `Indexed`."""
-        return {"alpha": ladder(train.intensity), "unit": time_unit(train)}
 
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
         scorer, training = self.scorer(self.context.events), self.context.train
@@ -101,57 +93,18 @@ class RatesSystem:
             self.module.train()
             yield contrast_loss(scorer.training_logits(links), links.weight, training.num_negatives, links.rows)
 
-    def with_module(self, module: nn.Module) -> RatesSystem:
-        """See `Replaceable`."""
-        other = copy(self)
-        other.module = cast("nn.Sequential", module)
-        return other
-
     def scorer(self, events: Events) -> RatesScorer:
-        if self._index is None or self._index[0] is not events:
-            parts, attributes, threads = self.config.pair_parts, self.config.attributes, self.context.threads
-            index, growing = stored_index(events, self.alpha, self.unit, parts, attributes=attributes), None
-            if index is None:
-                grows, decay = self.context.grows, parts.decay(self.unit)
-                kinds, alphas = parts.live_kinds if grows else parts.kinds, np.array(self.alpha)
-                index = Index.of(events, alphas, kinds, decay, attributes=attributes, threads=threads, room=grows)
-                growing = GrowingIndex(events, index, attributes=attributes, own=True) if grows else None
-            self._index = events, index, growing
-        return RatesScorer(self, *self._index)
-
-    def index(self, events: Events) -> dict[str, Array]:
-        """See `Indexed`."""
-        return named_arrays(self.scorer(events).index)
-
-    def load_index(self, events: Events, arrays: dict[str, Array]) -> None:
-        """See `Indexed`."""
-        self._index = events, index_of(events, self.alpha, self.unit, self.config.pair_parts, arrays), None
+        return RatesScorer(self, self.past(events))
 
 
-class RatesScorer:
+class RatesScorer(IndexedScorer):
     """Scores pairs by their exact features on a history."""
-
-    def __init__(self, system: RatesSystem, events: Events, index: Index, growing: GrowingIndex | None = None) -> None:
-        self._system, self._events, self.index, self._growing = system, events, index, growing
-        self._features = PairFeatures(system.config.pair_parts, index, system.unit)
-
-    @property
-    def history(self) -> History:
-        return History.of(self.index)
-
-    def extended(self, events: Events, kept: int) -> RatesScorer:
-        """See `Growing`."""
-        growing = growing_index(self._growing, self._events, self.index, attributes=self._system.config.attributes)
-        index = growing.append(events, kept)
-        self._system._index = events, index, growing
-        return RatesScorer(self._system, events, index, growing)
 
     def inputs(self, src: Array, dst: Array, t: Array) -> Tensor:
         """The features of pairs: [B, R]."""
-        system = self._system
-        features = torch.from_numpy(self._features.features(src, dst, t, threads=system.context.threads))
-        if system.config.symmetric:
-            features = symmetric_features(features, system.config.pair_parts, len(system.alpha))
+        config, features = self.past.config, torch.from_numpy(self.past.exact_features(src, dst, t))
+        if config.symmetric:
+            features = symmetric_features(features, config.pair_parts, len(self._system.alpha))
         return features
 
     def network(self, src: Array, dst: Array, t: Array) -> Tensor:
@@ -161,15 +114,10 @@ class RatesScorer:
         return logits
 
     def training_logits(self, links: LinkBatch, *, seed: int = 0) -> Tensor:
-        """See `Trainable`; nothing is random."""
         K = len(links.negative) // len(links.src)
         sources = np.tile(links.src, K) if links.negative_src is None else links.negative_src
         src, dst = np.concatenate([links.src, sources]), np.concatenate([links.dst, links.negative])
         return self.network(src, dst, np.tile(links.t, 1 + K))
-
-    def with_module(self, module: nn.Module) -> RatesScorer:
-        """See `Trainable`."""
-        return RatesScorer(self._system.with_module(module), self._events, self.index)
 
     @torch.no_grad()
     def __call__(self, src: Array, dst: Array, t: Array) -> Array:

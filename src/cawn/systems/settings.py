@@ -6,9 +6,23 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Self,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from cawn.errors import QueryError, brief, enough_memory
+
+if TYPE_CHECKING:
+    from cawn.data.events import Events
 
 _known_hints: dict[type, dict[str, Any]] = {}
 Value = TypeVar("Value")
@@ -18,6 +32,15 @@ def setting(default: Value, meaning: str, low: float | None = None, high: float 
     """A field of settings: its default, what it means and, if it is a number, the range of its values."""
     value: Value = field(default=default, metadata={"limits": None if low is None else (low, high), "meaning": meaning})
     return value
+
+
+class Alternatives(NamedTuple):
+    """Choices to compare by a short training each; the first is kept unless another is clearly better."""
+
+    what: str  # what is compared, for messages: "decays"
+    config: Any  # settings of the short training runs
+    facts: dict[str, dict[str, Any]]  # the facts of each choice, by its name
+    steps: int | None = None  # of each short training; by default all together take a tenth of the training
 
 
 @dataclass(frozen=True)
@@ -68,6 +91,10 @@ class Settings:
     def uses_direction(self) -> bool:
         """Whether it matters which end of a link is its source."""
         return True
+
+    def alternatives(self, train: Events) -> Alternatives | None:
+        """A fact that is chosen by a short comparison on validation links; None if these settings fix all of them."""
+        return None
 
     @classmethod
     def to_lower(cls, *, scoring: bool = False) -> str:

@@ -11,7 +11,7 @@ import torch
 import cawn
 from cawn.learn.reporting import Progress
 from cawn.rivals.snapshots import system as shared
-from cawn.rivals.snapshots.system import CANDIDATES, SnapshotSystem, targets
+from cawn.rivals.snapshots.system import CANDIDATES, targets
 from rivals.snapshots.snapshot_trainers import network, trainer
 from systems.small_settings import small
 from tolerances import assert_same_scores
@@ -58,8 +58,8 @@ def test_the_granularity_is_chosen_on_validation_links(tmp_path: Path, monkeypat
 
 
 def test_a_given_granularity_is_not_compared() -> None:
-    assert SnapshotSystem.alternatives(small("vgrnn", snapshots=5), network()) is None
-    found = SnapshotSystem.alternatives(small("vgrnn", snapshots=0), network())
+    assert small("vgrnn", snapshots=5).alternatives(network()) is None
+    found = small("vgrnn", snapshots=0).alternatives(network())
     assert found is not None
     assert list(found.facts) == [f"{count} snapshots" for count in CANDIDATES]
 

@@ -19,8 +19,8 @@ from cawn.data.ties import in_canonical_order
 from cawn.errors import DataError, brief
 from cawn.kernels.cuda.launch import Pieces
 from cawn.rivals.snapshots.windows import EMPTY, Graph, RecentValues, Snapshots, View, WindowGrid
-from cawn.systems.base import Alternatives, Context
-from cawn.systems.settings import Settings, setting
+from cawn.systems.base import Context
+from cawn.systems.settings import Alternatives, Settings, setting
 from cawn.systems.training import Optimizer, TrainingLinks
 
 Array = npt.NDArray[Any]
@@ -48,6 +48,14 @@ class SnapshotSettings(Settings):
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": {}, "fast": {"epochs": 20, "patience": 4}}
 
+    def alternatives(self, train: Events) -> Alternatives | None:
+        """The granularities that snapshots = 0 compares."""
+        if self.snapshots > 0:
+            return None
+        grids = {f"{count} snapshots": WindowGrid.of(train.t, count) for count in CANDIDATES}
+        facts = {name: {"origin": grid.origin, "span": grid.span} for name, grid in grids.items()}
+        return Alternatives("granularities", self, facts, TRIAL_STEPS)
+
 
 class SnapshotSystem(ABC):
     """A system that embeds all nodes once per window, and scores a pair from the embeddings of its two nodes.
@@ -66,15 +74,6 @@ class SnapshotSystem(ABC):
         x = context.events.x if self.config.attributes else None
         self.node_width = 0 if x is None else x.shape[1]
         self._past: tuple[Events, Snapshots] | None = None  # of the most recent events
-
-    @staticmethod
-    def alternatives(config: Any, train: Events) -> Alternatives | None:
-        """The granularities that snapshots = 0 compares."""
-        if config.snapshots > 0:
-            return None
-        grids = {f"{count} snapshots": WindowGrid.of(train.t, count) for count in CANDIDATES}
-        facts = {name: {"origin": grid.origin, "span": grid.span} for name, grid in grids.items()}
-        return Alternatives("granularities", config, facts, TRIAL_STEPS)
 
     @abstractmethod
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
