@@ -13,8 +13,8 @@ from cawn.index.kernels.lists import constant, last_links, rows_of_keys
 from cawn.index.kinds import DESTINATIONS, PAIRS
 from cawn.kernels.keys import pair_key
 from cawn.snapshot import Snapshot
-from cawn.systems.indexed import IndexedScorer
 from cawn.systems.baselines import recency_score
+from cawn.systems.indexed import IndexedScorer
 
 Array = npt.NDArray[Any]
 
