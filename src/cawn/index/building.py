@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from cawn.index.entries import Streams
 from cawn.index.kernels import building as kernels
 from cawn.index.kernels.lists import LENGTH, Lists, constant, enter_rows, home_slots, slots_for
 from cawn.index.kinds import NODES, ORIGINS, PARTNERS, WAYS, Kind
-from cawn.kernels.threads import even_bounds, in_parallel
+from cawn.kernels.threads import even_bounds, in_parallel, num_threads
 
 Columns = dict[str, Array]  # of one kind, by name
 
@@ -48,7 +49,7 @@ def build_lists(
     events: Events,
     alphas: Array,
     decay: float,
-    kinds: Iterable[Kind],
+    kinds: Sequence[Kind],
     *,
     attributes: bool = True,
     threads: int | None = None,
@@ -60,14 +61,35 @@ def build_lists(
         attributes: Whether attributes may order simultaneous links.
         room: Whether lists have room to grow, as `GrowingLists` has them.
     """
+    found, given = dict[str, Columns](), (events, alphas, decay, threads, room)
+    with ThreadPoolExecutor(1) as other:  # building nodes takes about as long as all else
+        if NODES in kinds:
+            nodes = other.submit(_build_nodes, *given)
+            if not room or num_threads(threads) == 1:  # with less memory
+                nodes.result()
+        others = _build_others([kind for kind in kinds if kind is not NODES], *given, attributes=attributes)
+        if NODES in kinds:
+            found[NODES.name] = nodes.result()
+    chain = {"chain": np.empty((LEAST, 2), np.int64)} if room else {}
+    return {name: columns | chain for name, columns in (found | others).items()}
+
+
+def _build_others(
+    kinds: Iterable[Kind],
+    events: Events,
+    alphas: Array,
+    decay: float,
+    threads: int | None,
+    room: bool,
+    *,
+    attributes: bool,
+) -> dict[str, Columns]:
+    """The arrays of all kinds but nodes."""
     streams, found = Streams(events, max(len(events), 1), GrowingArray(np.empty(0, np.int32))), dict[str, Columns]()
     keys, rows, link = np.empty(0, np.int64), *np.empty((2, 0), np.int32)
     for kind in kinds:
         if kind is PARTNERS:
             streams.find_order(attributes, lambda _: None)
-        if kind is NODES:
-            found[kind.name] = _build_nodes(events, alphas, decay, threads, room)
-            continue
         rest: list[Array] = []
         if kind is WAYS:  # the entries are those of pairs, which come before
             rows, num_rows = 2 * rows + (link & 1), 2 * len(keys)
@@ -87,8 +109,7 @@ def build_lists(
         if kind.keyed:
             columns["keys"], columns["slots"] = keys, hash_table(keys, 2 * len(keys) if room else 0)
         found[kind.name] = {"span": span} | columns
-    chain = {"chain": np.empty((LEAST, 2), np.int64)} if room else {}
-    return {name: columns | chain for name, columns in found.items()}
+    return found
 
 
 def empty_columns(

@@ -78,8 +78,8 @@ class Recency:
     def scores(self, state: Snapshot, src: Array, dst: Array, t: Array) -> npt.NDArray[np.float64]:
         """The baseline's scores of pairs at times t: [B]."""
         last, every_t = self._last(state, src, dst, t), state.events.t
-        ranks = np.where(last == NONE, NONE, np.searchsorted(every_t, every_t[last]))
-        return recency_score(ranks[0], ranks[1], np.searchsorted(every_t, t))
+        pair, destination = np.where(last == NONE, NONE, np.searchsorted(every_t, every_t[last]))
+        return recency_score(pair, destination, np.searchsorted(every_t, t))
 
     def _last(self, state: Snapshot, src: Array, dst: Array, t: Array) -> Array:
         """The last link of each pair before time t, and the last one to its destination; `NONE` without any: [2, n]."""

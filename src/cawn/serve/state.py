@@ -136,11 +136,12 @@ def _identity(run: StoredRun, folder: Path) -> str:
 
 def _links(store: Store, run: StoredRun) -> tuple[Events, NameIndex]:
     """The links of a store in the order of time, and the names of its nodes."""
-    form, t = run.form, run.events.t.dtype
+    form = run.form
     try:
-        columns = store.columns(t, form.widths)
+        columns = store.columns(run.events.t.dtype, form.widths)
         names = _names(columns.pop("name_sizes"), columns.pop("name_text"), form)
-        x, order = columns.pop("x"), np.argsort(columns["t"], kind="stable")
+        x, t = columns.pop("x"), columns["t"]
+        order = np.argsort(t, kind="stable") if (t[1:] < t[:-1]).any() else slice(None)
         held: dict[str, Any] = {name: column[order] for name, column in columns.items()}
         held["x"] = x if form.widths[1] else None
         held["msg"] = held["msg"] if form.widths[0] else None
