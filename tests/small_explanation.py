@@ -7,9 +7,9 @@ import numpy as np
 import cawn
 from cawn.caw.model import CAWN
 from cawn.caw.system import WalkScorer
+from cawn.explain.explanation import Addition, Explanation, LinkPart, PairHistory, Removal, WhatIf
 from cawn.explain.law import Law, LawPart, Mean, Shape
-from cawn.explain.link import Explanation, Link, Part, Past, Walk
-from cawn.explain.what_if import Addition, Removal, WhatIf
+from cawn.explain.views import EarlierLink, Walk
 from networks import random_events
 from small_cawn import random_scorer
 
@@ -27,7 +27,7 @@ def random_pairs(**changes: object) -> tuple[WalkScorer, CAWN, tuple[np.ndarray,
     return scorer, scorer._system.module.eval(), ends
 
 
-PAST = Past(src_links=3, dst_links=2, pair_links=1, pair_last=5)
+PAST = PairHistory(src_links=3, dst_links=2, pair_links=1, pair_last=5)
 HOSTILE = "</script><img src=x onerror=alert(1)> \"q\" & 'x' $a$ é"
 RIGHT_TO_LEFT = "שלום \u202eevil"
 LONG = "c" * 80
@@ -37,10 +37,10 @@ def small_explanation(walks: list[Walk], **changes: Any) -> Explanation:
     """An explanation with these walks, whose parts add up."""
     walked = sum(walk.contribution for walk in walks)
     parts = [
-        Part("pair", "the pair's own history", "they linked once before, the last at 5", 0.4),
-        Part("repeated", "walks along a repeated link", "4 sampled walks", walked + 0.25, 0.25, 4),
-        Part("apart", "walks that do not meet", "no sampled walk", 0.0002),
-        Part("time", "times on the walks", "when these links took place", -0.0003),
+        LinkPart("pair", "the pair's own history", "they linked once before, the last at 5", 0.4),
+        LinkPart("repeated", "walks along a repeated link", "4 sampled walks", walked + 0.25, 0.25, 4),
+        LinkPart("apart", "walks that do not meet", "no sampled walk", 0.0002),
+        LinkPart("time", "times on the walks", "when these links took place", -0.0003),
     ]
     given: dict[str, Any] = {
         "src": "a",
@@ -63,7 +63,11 @@ def small_explanation(walks: list[Walk], **changes: Any) -> Explanation:
 
 def hostile_explanation() -> Explanation:
     """An explanation with everything it may have, and names that try to break out of a page."""
-    links = [Link(HOSTILE, "b", 5, 0, "5"), Link(LONG, HOSTILE, 4, 1, "4"), Link(RIGHT_TO_LEFT, "b", 4, 2, "4")]
+    links = [
+        EarlierLink(HOSTILE, "b", 5, 0, "5"),
+        EarlierLink(LONG, HOSTILE, 4, 1, "4"),
+        EarlierLink(RIGHT_TO_LEFT, "b", 4, 2, "4"),
+    ]
     walks = [
         Walk("src", 3, 1.5, "(0,1) → (1,0)", [HOSTILE, "b"], links[:1], "source → destination", "repeated"),
         Walk("dst", 2, -0.5, "(1,0) → (0,1)", ["b", HOSTILE, LONG], links[:2], "", "repeated"),
@@ -71,7 +75,7 @@ def hostile_explanation() -> Explanation:
         Walk("dst", 1, -0.1, "(1,0)", ["b"], [], "", "repeated"),
     ]
     what_if = WhatIf(0.5, Removal(links[:1], 0.2, True), [Addition(HOSTILE, RIGHT_TO_LEFT, 6, 0.9, "6")])
-    shapes = [Part("(0,1) → (1,0)", "source → destination", "", 1.2, 0.0, 3, 0.05)]
+    shapes = [LinkPart("(0,1) → (1,0)", "source → destination", "", 1.2, 0.0, 3, 0.05)]
     return small_explanation(walks, src=HOSTILE, what_if=what_if, shapes=shapes)
 
 

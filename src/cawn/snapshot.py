@@ -36,8 +36,9 @@ from cawn.systems.settings import Settings, memory_to
 from cawn.walks.candidates import KINDS, Candidates
 
 if TYPE_CHECKING:
+    from cawn.explain.explanation import Explanation
     from cawn.explain.law import Law
-    from cawn.explain.link import Background, Explanation
+    from cawn.explain.link import Background
 
 Array = npt.NDArray[Any]
 Pairs = tuple[Array, Array, Array]  # ids of sources and of destinations, and times: [B] each

@@ -12,7 +12,8 @@ import cawn
 from cawn.data import laws
 from cawn.data.names import NameIndex
 from cawn.errors import QueryError
-from cawn.explain.link import Explanation, explain_link
+from cawn.explain.explanation import Explanation
+from cawn.explain.link import explain_link
 from cawn.learn.calibration import Calibration
 from cawn.learn.splits import split
 from networks import random_events

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import cawn
-from cawn.explain.link import Link, Walk
 from cawn.explain.page import DRAWING_WIDTHS
-from cawn.explain.pictures import better_timeline, percent, signed
+from cawn.explain.pictures import better_timeline
 from cawn.explain.time_axis import KINDS
+from cawn.explain.views import EarlierLink, Walk, signed
 from small_explanation import (
     HOSTILE,
     LONG,
@@ -133,7 +133,7 @@ def test_the_time_axis_can_be_switched(opened) -> None:
     for width, size in ((1280, "wide"), (390, "narrow")):
         browser.get(browser.current_url)
         with phone(browser, width):
-            better = better_timeline(why, DRAWING_WIDTHS["wide"]).kind
+            better = better_timeline(why.view(), DRAWING_WIDTHS["wide"]).kind
             assert shown() == [f"{better} {size}"]
             for kind in KINDS:
                 browser.find_element("css selector", f"#drawing input[value={kind}]").click()
@@ -157,7 +157,7 @@ def test_the_numbers_of_a_law(opened) -> None:
         numbers = [signed(value) for value in (part.evidence, part.low, part.high)]
         assert evidence.text == "{} ({} to {})".format(*numbers)
         assert ("strong" in evidence.get_attribute("class")) == part.significant
-        assert share.text == percent(part.share)
+        assert share.text == f"{signed(100 * part.share, 1).removeprefix('+')} %"
         assert without.text == f"{100 * part.ap_without:.1f} % ({signed(100 * (part.ap_without - law.ap), 1)})"
     means = [e.get_attribute("textContent") for e in browser.find_elements("css selector", "#means td")]
     for mean in parts[0].means:
@@ -245,7 +245,7 @@ def test_labels_of_the_drawing_cover_nothing(opened, width: int, kind: str) -> N
 def test_long_names_wrap_at_words(browser, tmp_path: Path) -> None:
     """No title is broken into single letters, and nothing sticks out, whatever the names are."""
     name = "a rather long name of a node, as they are in some networks"
-    links = [Link(name, LONG, 5, 0, "2016-01-07T15:55:49.281950"), Link(RIGHT_TO_LEFT, LONG, 4, 1, "4")]
+    links = [EarlierLink(name, LONG, 5, 0, "2016-01-07T15:55:49.281950"), EarlierLink(RIGHT_TO_LEFT, LONG, 4, 1, "4")]
     walks = [
         Walk("src", 3, 1.5, "(0,1) → (1,0)", [name, LONG, RIGHT_TO_LEFT], links, "source → common node", "repeated"),
         Walk("src", 3, 0.5, "(0,1) → (1,0)", [name, name], links[:1], "source → common node", "repeated"),

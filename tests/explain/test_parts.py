@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.explain.parts import TITLES, WALK_PARTS, Parts, feature_parts, walk_kinds
+from cawn.explain.parts import TITLES, WALK_PARTS, InputParts, feature_parts, walk_kinds
 from cawn.index.features import PairParts
 from networks import random_events
 from small_cawn import attributed, random_scorer
@@ -71,7 +71,7 @@ def test_features_of_the_pair_are_those_that_its_links_change() -> None:
     ids=str,
 )
 def test_a_model_has_the_parts_that_its_settings_use(changes: dict, names: list[str]) -> None:
-    parts = Parts.of(cawn.Config(**changes), attributed(), 8)
+    parts = InputParts.of(cawn.Config(**changes), attributed(), 8)
     assert list(parts.names) == names
     assert [parts.names[part] for part in parts.walks] == [name for name in WALK_PARTS if name in names]
     assert (parts.time >= 0, parts.attributes >= 0) == ("time" in names, "attributes" in names)

@@ -9,10 +9,10 @@ import pytest
 
 import cawn
 from cawn.explain.drawing import HEAD, text_width
-from cawn.explain.link import Link, Walk
 from cawn.explain.page import DRAWING_WIDTHS
 from cawn.explain.pictures import timeline
 from cawn.explain.time_axis import KINDS
+from cawn.explain.views import EarlierLink, Walk
 from small_explanation import explain_late_link, hostile_explanation, small_explanation, small_law
 
 
@@ -21,7 +21,7 @@ def texts(drawing) -> list[str]:
 
 
 def step(src: str, dst: str, t: int, event: int, contribution: float = 1.0) -> Walk:
-    return Walk("src", 1, contribution, "(0,1) → (1,0)", [src, dst], [Link(src, dst, t, event, str(t))])
+    return Walk("src", 1, contribution, "(0,1) → (1,0)", [src, dst], [EarlierLink(src, dst, t, event, str(t))])
 
 
 def test_svg_and_png(law_run, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_nothing_but_a_root() -> None:
 def test_links_at_one_time_stand_side_by_side(kind) -> None:
     ends = [("a", "b"), ("a", "c"), ("b", "c")]
     why = small_explanation([step(*pair, 5, i, 3.0 - i) for i, pair in enumerate(ends)])
-    for drawing in (why.to_picture(), timeline(why, 400, kind)):
+    for drawing in (why.to_picture(), timeline(why.view(), 400, kind)):
         lines = [element for element in drawing.elements if element.tag == "line" and element.find("title") is not None]
         x = [float(line.get("x1")) for line in lines]
         assert x == sorted(x)
@@ -83,7 +83,7 @@ def test_links_at_one_time_stand_side_by_side(kind) -> None:
 
 @pytest.mark.parametrize("pair", [("a", "b"), ("b", "a")])
 def test_arrows_go_from_source_to_destination(pair: tuple[str, str], tmp_path: Path) -> None:
-    drawing = timeline(small_explanation([step(*pair, 5, 0)]), 400, "linear")
+    drawing = timeline(small_explanation([step(*pair, 5, 0)]).view(), 400, "linear")
     lanes = {e.text: float(e.get("y")) - 4 for e in drawing.elements if e.text in ("a", "b")}
     (head,) = (element for element in drawing.elements if element.tag == "polygon")
     *base, tip = (tuple(map(float, point.split(","))) for point in head.get("points").split())
@@ -95,7 +95,7 @@ def test_arrows_go_from_source_to_destination(pair: tuple[str, str], tmp_path: P
 
 
 def test_a_link_of_a_node_with_itself() -> None:
-    drawing = timeline(small_explanation([step("a", "a", 5, 0)]), 400, "linear")
+    drawing = timeline(small_explanation([step("a", "a", 5, 0)]).view(), 400, "linear")
     assert [e.get("data-walks") for e in drawing.elements if e.tag == "circle"] == ["0", None, None]
     assert not [e for e in drawing.elements if e.tag == "polygon"]
 
@@ -108,9 +108,9 @@ def test_labels_cover_nothing(kind, width: float) -> None:
     walks = []
     for i in range(12):
         start, middle, last = nodes[i % 2], nodes[2 + i % 7], nodes[2 + (3 * i + 1) % 7]
-        links = [Link(start, middle, 5 + i % 2, i % 8, ""), Link(last, middle, 1 + i * i % 4, 20 + i, "")]
+        links = [EarlierLink(start, middle, 5 + i % 2, i % 8, ""), EarlierLink(last, middle, 1 + i * i % 4, 20 + i, "")]
         walks.append(Walk(("src", "dst")[i % 2], 1, 1.1 - i / 6, "", [start, middle, last], links))
-    drawing = timeline(small_explanation(walks), width, kind)
+    drawing = timeline(small_explanation(walks).view(), width, kind)
     boxes = []
     for element in drawing.elements:
         at = {name: float(element.get(name)) for name in ("x", "y", "x1", "x2", "y1", "y2") if element.get(name)}
@@ -133,7 +133,7 @@ def test_labels_cover_nothing(kind, width: float) -> None:
 
 def test_long_shapes_do_not_run_into_bars() -> None:
     shape = " → ".join(["(10,10)"] * 12)
-    walk = Walk("src", 64, -1.0, shape, ["a", "b" * 90], [Link("a", "b" * 90, 5, 0, "5")])
+    walk = Walk("src", 64, -1.0, shape, ["a", "b" * 90], [EarlierLink("a", "b" * 90, 5, 0, "5")])
     drawing = small_explanation([walk]).to_picture()
     bars = [element.attrib for element in drawing.elements if element.tag == "rect"]
     assert drawing.width > max(float(bar["x"]) + float(bar["width"]) for bar in bars)

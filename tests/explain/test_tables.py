@@ -4,19 +4,19 @@ import io
 
 from rich.console import Console
 
-from cawn.explain.tables import show_law, show_link
+from cawn.explain.tables import show
 from small_explanation import hostile_explanation, small_explanation, small_law
 
 
-def shown(show, report) -> str:
+def shown(report) -> str:
     console = Console(file=io.StringIO(), width=250)
-    show(report, console)
+    show(report.view(), console)
     return console.file.getvalue()
 
 
 def test_a_link() -> None:
     why = hostile_explanation()
-    text = shown(show_link, why)
+    text = shown(why)
     assert text.startswith(why.answer)
     assert "probability 0.500 ± 0.0100, assuming a prior of 50 % positives" in text
     rows = [line.split()[0] for line in text.splitlines() if line[1:2] in "+-" and line.strip()]
@@ -33,14 +33,14 @@ def test_a_link() -> None:
 
 
 def test_a_link_without_walks() -> None:
-    text = shown(show_link, small_explanation([], background="pairs", interaction=None))
+    text = shown(small_explanation([], background="pairs", interaction=None))
     assert "compared with 32 random pairs of nodes with earlier links, on average" in text
     assert "overlap" not in text
 
 
 def test_a_model() -> None:
     law = small_law()
-    text = shown(show_law, law)
+    text = shown(law)
     assert text.startswith(law.in_words[0])
     assert "100 test links and as many random negatives: AUC 90.0 %, average precision 92.0 %." in text
     lines = [" ".join(line.split()) for line in text.splitlines()]

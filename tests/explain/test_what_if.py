@@ -5,8 +5,8 @@ import pytest
 
 import cawn
 from cawn.data import laws
-from cawn.explain.link import Link
-from cawn.explain.what_if import Addition, Removal, WhatIf
+from cawn.explain.explanation import Addition, Removal, WhatIf
+from cawn.explain.views import EarlierLink
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_a_question_that_no_single_link_answers(predictor: cawn.LinkPredictor) -
 
 
 def test_in_words() -> None:
-    link = Link("a", "b", 5, 0, "Monday")
+    link = EarlierLink("a", "b", 5, 0, "Monday")
     more = [Addition("a", "c", 6, 0.74, "Tuesday")] * 5
     flips = WhatIf(0.81, Removal([link, link], 0.4, True), more).in_words
     assert flips[0] == "Without the links a → b at Monday, a → b at Monday, the prediction would flip: 0.81 → 0.40."

@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 import uvicorn
@@ -17,6 +18,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from cawn.explain.explanation import Explanation, LinkPart, PairHistory
+from cawn.explain.views import EarlierLink, Walk
 from cawn.serve import page
 
 START = 1_700_000_000  # Unix seconds
@@ -80,51 +83,42 @@ LINKS = [
 
 
 def explanation(src: Any, dst: Any, t: Any) -> dict[str, Any]:
-    steps = [
-        {"src": src, "dst": "bob", "t": START, "event": 5, "time": "2023-11-14T22:13:20"},
-        {"src": HOSTILE, "dst": "bob", "t": START - 60, "event": 4, "time": "2023-11-14T22:12:20"},
+    links = [
+        EarlierLink(src, "bob", START, 5, "2023-11-14T22:13:20"),
+        EarlierLink(HOSTILE, "bob", START - 60, 4, "2023-11-14T22:12:20"),
     ]
-    fields = ("start", "count", "contribution", "shape", "nodes", "links", "part")
+    meaning = "a node that both have linked to"
     walks = [
-        ("src", 9, 1.204, "(0,2) → (1,1)", [src, "bob"], steps[:1], "common"),
-        ("dst", 4, 0.377, "(2,0)", [dst, "bob", HOSTILE], steps, "common"),
-        ("dst", 2, -0.611, "(2,0)", [dst], [], "apart"),
+        Walk("src", 9, 1.204, "(0,2) → (1,1)", [src, "bob"], links[:1], meaning, "common"),
+        Walk("dst", 4, 0.377, "(2,0)", [dst, "bob", HOSTILE], links, meaning, "common"),
+        Walk("dst", 2, -0.611, "(2,0)", [dst], [], meaning, "apart"),
     ]
-    found = {"src": src, "dst": dst, "t": t, "probability": 0.934, "error": 0.0042, "draws": 8}
-    return found | {
-        "logit": 1.9,
-        "base": -1.2,
-        "parts": [
-            part("pair", "the pair's own history", "they linked 3 times before", 1.63),
-            part("source", "activity of the source", f"{src} has 41 earlier links", 0.25),
-            part("common", "common neighbours", "13 sampled walks, through bob", 1.821, 0.24, 13),
-            part("apart", "walks that do not meet", "2 sampled walks", -0.611, 0.0, 2),
-            part("time", "times on the walks", "when these links took place", 0.0101),
-            part("longer", "longer paths", "no sampled walks", 0.0002),
-            part("attributes", "attributes", "of the links and nodes on the walks", -0.0003),
-        ],
-        "walks": [
-            dict(zip(fields, walk, strict=True)) | {"meaning": "a node that both have linked to"} for walk in walks
-        ],
-        "num_walks": 32,
-        "past": {"src_links": 41, "dst_links": 17, "pair_links": 3, "pair_last": START - 3600},
-        "prior": 0.5,
-        "background": "strangers",
-        "interaction": -0.31,
-        "shapes": [],
-        "what_if": None,
-        "time": "2023-11-14T23:13:20",
-        "walked": 0.97,
-        "answer": f"A link between {src} and {dst} is very likely (probability 0.93), mainly because of bob.",
-        "interaction_in_words": "The pair's own history and the walks overlap.",
-    }
-
-
-def part(
-    name: str, title: str, detail: str, contribution: float, counted: float = 0.0, num_walks: int = 0
-) -> dict[str, Any]:
-    found = {"name": name, "title": title, "detail": detail, "contribution": contribution}
-    return found | {"counted": counted, "num_walks": num_walks, "error": 0.0}
+    parts = [
+        LinkPart("pair", "the pair's own history", "they linked 3 times before", 1.63),
+        LinkPart("source", "activity of the source", f"{src} has 41 earlier links", 0.25),
+        LinkPart("common", "common neighbours", "13 sampled walks, through bob", 1.821, 0.24, 13),
+        LinkPart("apart", "walks that do not meet", "2 sampled walks", -0.611, 0.0, 2),
+        LinkPart("time", "times on the walks", "when these links took place", 0.0101),
+        LinkPart("longer", "longer paths", "no sampled walks", 0.0002),
+        LinkPart("repeated", "walks along a repeated link", "no sampled walks", -0.0003),
+    ]
+    why = Explanation(
+        src=src,
+        dst=dst,
+        t=t,
+        probability=0.934,
+        error=0.0042,
+        draws=8,
+        logit=1.9,
+        base=-1.2,
+        parts=parts,
+        walks=walks,
+        num_walks=32,
+        past=PairHistory(src_links=41, dst_links=17, pair_links=3, pair_last=START - 3600),
+        interaction=-0.31,
+        time="2023-11-14T23:13:20",
+    )
+    return why.to_dict() | {"view": asdict(why.view())}
 
 
 def node(name: str, links: list[dict[str, Any]]) -> dict[str, Any]:

@@ -11,8 +11,8 @@ import typer
 from cawn.cli.options import AsJson, DeviceName, Quiet, RunFolder, Threads, load_predictor, refuse_output, say
 
 if TYPE_CHECKING:
+    from cawn.explain.explanation import Explanation
     from cawn.explain.law import Law
-    from cawn.explain.link import Explanation
 
 _KINDS = (".html", ".svg", ".png", ".json")
 
@@ -94,9 +94,9 @@ def explain(
     if as_json:
         print(json.dumps(found.to_dict()))
     elif out is None:
-        from cawn.explain.tables import show_law, show_link
+        from cawn.explain.tables import show
 
-        show_law(found) if whole else show_link(found)  # type: ignore[arg-type]
+        show(found.view())
         say(f"to write a page: -o {'law' if whole else 'why'}.html", quiet)
 
 

@@ -22,7 +22,7 @@ from cawn.caw.features import WALK_SEED, Batch, Batcher
 from cawn.caw.model import CAWN
 from cawn.caw.system import WalkScorer
 from cawn.explain.distinct_walks import distinct_walks
-from cawn.explain.parts import Parts, walk_kinds
+from cawn.explain.parts import InputParts, walk_kinds
 from cawn.explain.shapley import all_coalitions, join_weights, shapley_values
 from cawn.walks.kernels.prefixes import Level
 
@@ -81,7 +81,7 @@ class Game:
         self.batcher = batcher = scorer.batcher
         config = batcher.config
         self._module, self._head = scorer.module.eval(), _Head(scorer.module)
-        self.parts = parts = Parts.of(config, batcher.events, len(batcher.history.alpha))
+        self.parts = parts = InputParts.of(config, batcher.events, len(batcher.history.alpha))
         self._stand_ins = StandIns.strangers(batcher, t) if stand_ins is None else stand_ins
         nodes, times = batcher.queries(np.concatenate([src, dst]), np.concatenate([t, t]))
         self._rows = np.arange(2 * len(src)).reshape(2, -1).T  # [B, 2] the queries of each pair

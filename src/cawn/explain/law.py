@@ -22,8 +22,9 @@ from cawn.errors import QueryError
 from cawn.explain.distinct_walks import describe_shape, format_order, format_shape
 from cawn.explain.game import Contributions, Game
 from cawn.explain.link import walk_scorer
-from cawn.explain.parts import TITLES, Parts
-from cawn.explain.report import Report
+from cawn.explain.parts import TITLES, InputParts
+from cawn.explain.renderable import Renderable
+from cawn.explain.views import Evidence, LawView, ShapeRow, interaction_in_words, scale, signed
 from cawn.kernels.rng import seed_for
 from cawn.learn.metrics import auc, average_precision
 from cawn.learn.negatives import negatives
@@ -36,6 +37,10 @@ Progress = Callable[[int, int], object]  # called with the number of links done,
 
 CONFIDENCE = 0.95  # of all intervals of a table simultaneously
 MIN_SHARE = 0.005  # of the pairs: rarer shapes are only counted
+EVIDENCE = (
+    "Evidence is how much more a part contributes to a true link than to a false one, on average; "
+    "the evidence of all parts adds up to the difference of the mean logits"
+)
 _LINKS_PER_CHUNK = 128
 
 
@@ -50,10 +55,15 @@ class Mean:
     mean_absolute: float
     error: float  # standard error of the mean
 
+    @property
+    def in_words(self) -> tuple[str, str] | None:
+        """The mean, and that of absolute values; None without links."""
+        return (f"{signed(self.mean)} ± {self.error:.3f}", f"{self.mean_absolute:.3f}") if self.count else None
+
 
 @dataclass(frozen=True, slots=True)
 class LawPart:
-    """What a part contributes over all links of a report.
+    """What a part contributes over all links of a law.
 
     Its evidence is how much more it contributes to a true link than to a false one, on average; the evidence of all
     parts adds up to the mean difference of their logits.
@@ -74,10 +84,23 @@ class LawPart:
         """Whether its evidence differs significantly from zero."""
         return not self.low <= 0 <= self.high
 
+    def row(self, ap: float) -> Evidence:
+        """What is shown of it; `ap` is the average precision of the whole model."""
+        return Evidence(
+            title=self.title,
+            value=self.evidence,
+            significant=self.significant,
+            interval=f"{signed(self.low)} to {signed(self.high)}",
+            share=f"{signed(100 * self.share, 1).removeprefix('+')} %",
+            ap=f"{100 * self.ap_without:.1f} %",
+            drop=signed(100 * (self.ap_without - ap), 1),
+            means=[mean.in_words for mean in self.means],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A walk shape, over all pairs of a report."""
+    """A walk shape, over all pairs of a law."""
 
     shape: str
     score: float  # mean contribution of its walks to the logit, over the pairs that have any
@@ -94,9 +117,15 @@ class Shape:
         """Whether it occurs significantly more or less often with positives than with negatives."""
         return not self.low <= 1 <= self.high
 
+    def row(self) -> ShapeRow:
+        """What is shown of it."""
+        lift, low, high = (f"{x:,.0f}" if x >= 100 else f"{x:.3g}" for x in (self.lift, self.low, self.high))
+        shares = self.with_true, self.with_false
+        return ShapeRow(self.shape, self.meaning, self.score, *shares, f"{lift} ({low} to {high})", self.significant)
+
 
 @dataclass(frozen=True, slots=True)
-class Law(Report):
+class Law(Renderable):
     """What a model relies on, over true links and as many false ones."""
 
     links: int  # number of positives, and of negatives
@@ -140,7 +169,26 @@ class Law(Report):
 
     def to_dict(self) -> dict[str, Any]:
         """The values as types that JSON has."""
-        return Report.to_dict(self) | {"in_words": self.in_words}
+        return Renderable.to_dict(self) | {"in_words": self.in_words}
+
+    def view(self) -> LawView:
+        """What is shown: the evidence of each part, and the shapes of walks."""
+        parts = sorted(self.parts, key=lambda part: -abs(part.evidence))
+        size = f"{self.links:,} test links and as many random negatives"
+        return LawView(
+            sentences=self.in_words,
+            figures=f"{size}: AUC {100 * self.auc:.1f} %, average precision {100 * self.ap:.1f} %",
+            evidence=[part.row(self.ap) for part in parts],
+            scale=scale([part.evidence for part in parts]),
+            meaning=EVIDENCE,
+            total=signed(self.evidence),
+            confidence=f"{100 * CONFIDENCE:.0f} %",
+            groups=[(f"{mean.links}, {mean.nodes}", f"{mean.count:,}") for mean in parts[0].means],
+            interaction="" if self.interaction is None else interaction_in_words(self.interaction, mean=True),
+            shapes=[shape.row() for shape in self.shapes],
+            orders=[order.row() for order in self.orders],
+            rare=self.rare,
+        )
 
 
 _NATURE = {
@@ -238,7 +286,7 @@ def explain_law(scorer: WalkScorer, links: LawLinks, progress: Progress | None =
 
 
 def _law_parts(
-    parts: Parts, tables: tuple[Array, Array], contributions: tuple[Array, Array], is_old: tuple[Array, Array]
+    parts: InputParts, tables: tuple[Array, Array], contributions: tuple[Array, Array], is_old: tuple[Array, Array]
 ) -> list[LawPart]:
     """The parts of a law, from the tables [links, 2^n] and contributions [links, n] of positives and negatives."""
     (true, false), everything = contributions, tables[0].shape[1] - 1

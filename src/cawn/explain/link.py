@@ -1,11 +1,11 @@
-"""Why one link has its score: what each part of the input and each walk contributes, in numbers and in words."""
+"""Explains the score of one link: what each part of the input and each walk contributes."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -18,10 +18,11 @@ from cawn.caw.system import WalkScorer
 from cawn.data.times import format_as_read, format_time
 from cawn.errors import QueryError, printable
 from cawn.explain.distinct_walks import DistinctWalks, describe_shape, format_shape
+from cawn.explain.explanation import BACKGROUND_PAIRS, Explanation, LinkPart, PairHistory
 from cawn.explain.game import Contributions, Game, Players, StandIns
 from cawn.explain.parts import TITLES
-from cawn.explain.report import Report
 from cawn.explain.shapley import EXACT, all_coalitions, sampled_shapley_values, shapley_values
+from cawn.explain.views import EarlierLink, Walk
 from cawn.kernels.rng import seed_for
 from cawn.learn.calibration import Calibration
 from cawn.systems.base import Scorer
@@ -31,153 +32,15 @@ if TYPE_CHECKING:
     from cawn.data.events import Events
     from cawn.data.names import Name, NameIndex
     from cawn.data.reading import Reading
-    from cawn.explain.what_if import WhatIf
 
 Array = npt.NDArray[Any]
 Background = Literal["strangers", "pairs"]
 
-BACKGROUND_PAIRS = 32  # sampled with background="pairs"
 ORDERS = 16  # in which the parts of a sampled game join, each also in reverse
 COUNTED = {  # what the exact features of a part of walks are
     "common": "exact counts of links between each node and the other's recent partners",
     "longer": "exact counts of how often nodes link to one right after a recent partner of the other",
 }
-OVERLAP = 0.05  # log-odds: smaller interactions are called none
-UNCERTAIN = "uncertain"
-_VERDICTS = ((0.9, "very likely"), (0.6, "likely"), (0.4, UNCERTAIN), (0.1, "unlikely"), (0.0, "very unlikely"))
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A part of the model's input, and its contribution to the logit."""
-
-    name: str  # a key of `TITLES`; the shape of a walk, in `Explanation.shapes`
-    title: str
-    detail: str  # what it is for this pair
-    contribution: float
-    counted: float = 0.0  # how much of it is due to exact counts; the rest is that of its walks
-    num_walks: int = 0  # of the 2M sampled walks
-    error: float = 0.0  # standard error; 0 if all coalitions were evaluated
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A link of the past."""
-
-    src: Name
-    dst: Name
-    t: int | float
-    event: int  # its position in `Events`
-    time: str = ""  # t as text: a date if the data had dates or t looks like Unix seconds, else the number
-
-
-@dataclass(frozen=True, slots=True)
-class Walk:
-    """A distinct walk: all sampled walks over the same links."""
-
-    start: str  # "src" or "dst"
-    count: int  # how many of the M walks from there are this one
-    contribution: float  # to the logit; those of the walks of a part, and what it counted, add up to that of the part
-    shape: str  # coordinates (d_uw, d_vw) of its nodes
-    nodes: list[Name]  # in order, from the start
-    links: list[Link]  # newest first
-    meaning: str = ""  # the shape in words
-    part: str = "apart"
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """The links before the query time."""
-
-    src_links: int
-    dst_links: int
-    pair_links: int  # between the two, in either direction
-    pair_last: int | float | None = None  # time of the last of them
-    src_last: int | float | None = None
-    dst_last: int | float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation(Report):
-    """Why a link has its score. The walks are those of the first sample; the probability is a mean over `draws`.
-
-    Base and parts add up to the logit.
-    """
-
-    src: Name
-    dst: Name
-    t: int | float
-    probability: float
-    error: float  # its standard error over the samples of walks
-    draws: int
-    logit: float  # with the walks listed here
-    base: float  # the logit of the background
-    parts: list[Part]  # in the order of `TITLES`
-    walks: list[Walk]  # by absolute contribution, largest first
-    num_walks: int  # M, from each node
-    past: Past
-    prior: float = 0.5  # assumed share of positives
-    background: str = "strangers"  # where the values of left-out parts come from; or "pairs"
-    interaction: float | None = None  # between the pair's own history and its walks; None without exact features
-    shapes: list[Part] = field(default_factory=list)  # contributions of walk shapes, if asked for
-    what_if: WhatIf | None = None
-    time: str = ""  # t as text: a date if the data had dates or t looks like Unix seconds, else the number
-
-    @property
-    def walked(self) -> float:
-        """The sum of the contributions of all walks."""
-        return sum(walk.contribution for walk in self.walks)
-
-    @property
-    def raised(self) -> list[Walk]:
-        """The walks that raise the score, largest contribution first."""
-        return [walk for walk in self.walks if walk.contribution > 0]
-
-    @property
-    def lowered(self) -> list[Walk]:
-        """The walks that lower the score, largest contribution first."""
-        return [walk for walk in self.walks if walk.contribution < 0]
-
-    @property
-    def largest(self) -> list[Part]:
-        """The parts by absolute contribution, largest first."""
-        return sorted(self.parts, key=lambda part: -abs(part.contribution))
-
-    @property
-    def answer(self) -> str:
-        """The answer and its main reason in one sentence."""
-        verdict = next(words for least, words in _VERDICTS if self.probability >= least)
-        pair = f"A link between {printable(self.src)} and {printable(self.dst)} at {self.time}"
-        found = f"{pair} is {verdict} (probability {self.probability:.2f})"
-        if verdict == UNCERTAIN:
-            return f"{found}; the largest contribution comes from {_reason(self.largest[0])}."
-        sign = 1 if self.probability >= 0.5 else -1
-        reasons = [part for part in self.largest if sign * part.contribution > 0]
-        if sign < 0 and (not reasons or reasons[0].contribution > self.base):
-            return f"{found}: no part of its history raises the score enough."
-        return f"{found}, mainly because of {_reason(reasons[0])}." if reasons else f"{found}."
-
-    @property
-    def interaction_in_words(self) -> str:
-        """What `interaction` means."""
-        if self.interaction is None:
-            return ""
-        both = "The pair's own history and the walks"
-        if abs(self.interaction) < OVERLAP:
-            return f"{both} contribute independently of each other."
-        if self.interaction < 0:
-            return (
-                f"{both} are partly redundant: they contribute {-self.interaction:.2f} less together than separately."
-            )
-        return f"{both} reinforce each other: they contribute {self.interaction:.2f} more together than separately."
-
-    def to_dict(self) -> dict[str, Any]:
-        """The values as types that JSON has."""
-        found = Report.to_dict(self)
-        if self.what_if is not None:
-            found["what_if"] |= {"in_words": self.what_if.in_words}
-        words = {"answer": self.answer, "interaction_in_words": self.interaction_in_words}
-        return found | words | {"walked": self.walked}
 
 
 @single_thread()
@@ -228,7 +91,7 @@ def explain_link(
         logit=logit,
         base=float(found.table[0, 0]),
         parts=[
-            Part(
+            LinkPart(
                 name,
                 TITLES[name],
                 details.of(name),
@@ -290,7 +153,7 @@ def _by_copy(played: Game) -> Array:
     return np.argsort(played.walks.pair, kind="stable")
 
 
-def _shape_parts(game: Game, played: Game) -> list[Part]:
+def _shape_parts(game: Game, played: Game) -> list[LinkPart]:
     """Contributions with each walk shape as a player of its own; sampled if there are many.
 
     Args:
@@ -323,7 +186,7 @@ def _shape_parts(game: Game, played: Game) -> list[Part]:
         contribution, error = sampled_shapley_values(value, n, orders=ORDERS, seed=seed_for(0, "orders"))
     count = np.bincount(players.walk, weights=walks.count, minlength=n).astype(int)
     return [
-        Part(*row, num_walks=int(count[i]), error=float(error[i]))
+        LinkPart(*row, num_walks=int(count[i]), error=float(error[i]))
         for i, row in enumerate(zip(names, titles, [""] * n, contribution.tolist(), strict=True))
     ]
 
@@ -350,11 +213,11 @@ def _walk(
     )
 
 
-def link_at(events: Events, names: NameIndex, position: int, texts: Callable[[float], str]) -> Link:
+def link_at(events: Events, names: NameIndex, position: int, texts: Callable[[float], str]) -> EarlierLink:
     """The link at a position of the events."""
     t = events.t[position].item()
     ends = names.name(int(events.src[position])), names.name(int(events.dst[position]))
-    return Link(*ends, t, position, texts(t))
+    return EarlierLink(*ends, t, position, texts(t))
 
 
 def pair_links(batcher: Batcher, ends: tuple[Array, Array, Array]) -> npt.NDArray[np.int64]:
@@ -366,14 +229,14 @@ def pair_links(batcher: Batcher, ends: tuple[Array, Array, Array]) -> npt.NDArra
     return np.sort(found.events[0][found.nodes[0] == other[0]])
 
 
-def _past(batcher: Batcher, ends: tuple[Array, Array, Array]) -> Past:
+def _past(batcher: Batcher, ends: tuple[Array, Array, Array]) -> PairHistory:
     src, dst, t = ends
     nodes, times = np.concatenate([src, dst]), np.concatenate([t, t])
     degrees, newest = batcher.history.degree(nodes, times), batcher.history.recent(nodes, times, 1)
     together = pair_links(batcher, ends)
     last = [newest.t[side, 0].item() if degrees[side] else None for side in (0, 1)]
     pair_last = batcher.events.t[together[-1]].item() if len(together) else None
-    return Past(int(degrees[0]), int(degrees[1]), len(together), pair_last, *last)
+    return PairHistory(int(degrees[0]), int(degrees[1]), len(together), pair_last, *last)
 
 
 # Words.
@@ -385,7 +248,7 @@ class _Details:
 
     src: Name
     dst: Name
-    past: Past
+    past: PairHistory
     walks: list[Walk]
     counted: set[str]  # parts with exact features
     texts: Callable[[float], str]
@@ -427,7 +290,3 @@ def _times_linked(times: int) -> str:
 
 def _number(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def _reason(part: Part) -> str:
-    return f"{part.title} ({part.detail})"

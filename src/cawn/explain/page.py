@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any, cast
+from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from cawn.errors import printable
-from cawn.explain import pictures
 from cawn.explain.drawing import stylesheet
-from cawn.explain.law import CONFIDENCE, Law, Shape
-from cawn.explain.link import Explanation
-from cawn.explain.report import Report
+from cawn.explain.pictures import better_timeline, timeline
 from cawn.explain.time_axis import KINDS
+from cawn.explain.views import ExplanationView, LawView, ShapeRow, signed
 
 DRAWING_WIDTHS = {"narrow": 358, "wide": 800}  # pixels, for phones and for larger screens
 FRAME_HEIGHT = 640  # pixels
@@ -33,73 +31,37 @@ def environment(*packages: str) -> Environment:
     return pages
 
 
-_pages = environment("cawn.explain")
-_pages.filters |= {
-    "printable": printable,
-    "time": pictures.time_text,
-    "lift": pictures.format_lift,
-    "signed": pictures.signed,
-    "percent": pictures.percent,
-}
+def page(view: ExplanationView | LawView, data: dict[str, Any]) -> str:
+    """The page that shows a view and includes the data."""
+    drawings = _drawings(view) if isinstance(view, ExplanationView) else {}
+    template = _pages.get_template("link.html" if drawings else "law.html")
+    return template.render(palette=Markup(stylesheet(":root")), view=view, data=data, **drawings)
 
 
-def page(report: Report) -> str:
-    """The page of an `Explanation` or a `Law`."""
-    return _link_page(report) if isinstance(report, Explanation) else _law_page(cast(Law, report))
-
-
-def frame(report: Report) -> str:
+def frame(view: ExplanationView | LawView, data: dict[str, Any]) -> str:
     """The page in a frame of its own, for notebooks: neither can change how the other looks."""
-    title = "Why a link has its score" if isinstance(report, Explanation) else "What a model relies on"
+    title = "Why a link has its score" if isinstance(view, ExplanationView) else "What a model relies on"
     style = f"width:100%;height:{FRAME_HEIGHT}px;border:0"
-    return f'<iframe title="{title}" sandbox="allow-scripts" style="{style}" srcdoc="{escape(page(report))}"></iframe>'
+    source = escape(page(view, data))
+    return f'<iframe title="{title}" sandbox="allow-scripts" style="{style}" srcdoc="{source}"></iframe>'
 
 
-def _link_page(why: Explanation) -> str:
-    walks = list(enumerate(pictures.shown_walks(why)))
-    return _render(
-        "link.html",
-        why,
-        why=why,
-        rows=pictures.part_rows(why),
-        notes=pictures.notes(why),
-        probability_note=pictures.probability_note(why),
-        largest=pictures.bar_scale(why),
-        shapes=sorted(why.shapes, key=lambda part: -abs(part.contribution)),
-        part_titles={part.name: part.title for part in why.parts},
-        axis=pictures.better_timeline(why, DRAWING_WIDTHS["wide"]).kind,
-        drawings=[
-            (kind, size, Markup(pictures.timeline(why, width, kind).to_svg(standalone=False)))
-            for kind in KINDS
-            for size, width in DRAWING_WIDTHS.items()
-        ],
-        raised=[(i, walk) for i, walk in walks if walk.contribution > 0],
-        lowered=[(i, walk) for i, walk in walks if walk.contribution < 0],
-    )
+def _drawings(view: ExplanationView) -> dict[str, Any]:
+    """The links on the walks for each axis and width, and the axis that is shown first."""
+    drawings = [
+        (kind, size, Markup(timeline(view, width, kind).to_svg(standalone=False)))
+        for kind in KINDS
+        for size, width in DRAWING_WIDTHS.items()
+    ]
+    return {"drawings": drawings, "axis": better_timeline(view, DRAWING_WIDTHS["wide"]).kind}
 
 
-def _law_page(law: Law) -> str:
-    return _render(
-        "law.html",
-        law,
-        law=law,
-        figures=pictures.law_figures(law),
-        parts=pictures.largest_evidence(law),
-        largest=pictures.evidence_scale(law),
-        evidence_note=pictures.EVIDENCE,
-        interaction=pictures.interaction_note(law),
-        tables={name: _fold(rows) for name, rows in (("shapes", law.shapes), ("orders", law.orders))},
-        confidence=CONFIDENCE,
-    )
-
-
-def _render(template: str, report: Report, **values: Any) -> str:
-    palette = Markup(stylesheet(":root"))
-    return _pages.get_template(template).render(palette=palette, data=report.to_dict(), **values)
-
-
-def _fold(rows: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _fold(rows: list[ShapeRow]) -> tuple[list[ShapeRow], list[ShapeRow]]:
     """The significant shapes with both ends of the list, and the others, which are folded away."""
     shown = [row.significant or i < 8 or i >= len(rows) - 4 for i, row in enumerate(rows)]
     first, others = ([row for row, first in zip(rows, shown, strict=True) if first == kept] for kept in (True, False))
     return first, others
+
+
+_pages = environment("cawn.explain")
+_pages.filters |= {"printable": printable, "signed": signed, "fold": _fold}

@@ -37,7 +37,7 @@ TITLES = {
 
 
 @dataclass(frozen=True)
-class Parts:
+class InputParts:
     """The parts that a model with these settings has, on this network; they are the players of its games.
 
     Exact features of the pair and of each end come first, then kinds of walks, with the exact features that count
@@ -53,7 +53,7 @@ class Parts:
     attribute_columns: list[int]
 
     @classmethod
-    def of(cls, config: Config, events: Events, num_decays: int) -> Parts:
+    def of(cls, config: Config, events: Events, num_decays: int) -> InputParts:
         features = feature_parts(config.pair_parts, num_decays)
         x = columns(config, events)
         time_columns, attribute_columns = _positions(x, ("time",)), _positions(x, ("msg", "x"))

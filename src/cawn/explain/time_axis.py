@@ -16,12 +16,12 @@ import numpy as np
 from cawn.data.times import PER_SECOND
 from cawn.explain.drawing import text_width
 
-Kind = Literal["logarithmic", "linear"]
+AxisKind = Literal["logarithmic", "linear"]
 Tick = tuple[float, str]  # x and text
 
-KINDS: tuple[Kind, ...] = ("logarithmic", "linear")
+KINDS: tuple[AxisKind, ...] = ("logarithmic", "linear")
 GAP = 10.0  # pixels between two links
-BEFORE: dict[Kind, float] = {"logarithmic": 34.0, "linear": 12.0}  # pixels between links and the one in question
+BEFORE: dict[AxisKind, float] = {"logarithmic": 34.0, "linear": 12.0}  # pixels between links and the one in question
 SIZE = 11  # of the letters of ticks
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3_600, 86_400, 365.25 * 86_400
 _DATE = re.compile(r"-?\d{4,}-\d\d-\d\d")
@@ -43,7 +43,7 @@ _MONTHS = (1, 2, 3, 6, *(12 * n for n in (1, 2, 5, 10, 20, 50, 100)))
 class TimeAxis:
     """Positions on an axis, from the oldest link to the one in question at the right end."""
 
-    kind: Kind
+    kind: AxisKind
     true: list[float]  # x of each link by its time
     x: list[float]  # the same, with neighbours moved apart
     ticks: list[Tick]
@@ -61,7 +61,9 @@ def better_axis(axes: list[TimeAxis]) -> TimeAxis:
     return min(axes, key=lambda axis: (round(axis.moved), axis.kind != "linear"))
 
 
-def time_axis(kind: Kind, times: list[int | float], now: int | float, text: str, ends: tuple[float, float]) -> TimeAxis:
+def time_axis(
+    kind: AxisKind, times: list[int | float], now: int | float, text: str, ends: tuple[float, float]
+) -> TimeAxis:
     """An axis for links at these times, in order, before the time `now`.
 
     Args:

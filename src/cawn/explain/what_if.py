@@ -6,7 +6,6 @@ Every figure is computed by indexing the changed network and scoring the pair ag
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,14 +15,14 @@ from cawn.caw.features import WALK_SEED
 from cawn.caw.host import single_thread
 from cawn.caw.system import WalkScorer
 from cawn.data.times import PER_SECOND
-from cawn.errors import printable
+from cawn.explain.explanation import Addition, Explanation, Removal, WhatIf
 from cawn.explain.game import Game
-from cawn.explain.link import Explanation, Link, link_at, pair_links, time_format, walk_scorer
+from cawn.explain.link import link_at, pair_links, time_format, walk_scorer
 from cawn.learn.calibration import Calibration
 from cawn.systems.base import Scorer
 
 if TYPE_CHECKING:
-    from cawn.data.names import Name, NameIndex
+    from cawn.data.names import NameIndex
     from cawn.data.reading import Reading
 
 Array = npt.NDArray[Any]
@@ -33,58 +32,8 @@ MOST_REMOVED = 10  # links
 TRIES = 4  # links of which one is removed at each step
 MOST_TRIES = 16  # if removing none of them helps
 RECENT = 10  # newest links of each end and of the pair that may be removed, even if no walk uses them
-SHOWN = 3  # additions in words
 PARTNERS = 3  # recent partners of each end to which the other might have linked
 _DAY = 86_400  # seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """The fewest links found without which the prediction flips; those that change it most, if it does not."""
-
-    links: list[Link]
-    probability: float  # without them, over the same number of walk samples
-    flipped: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Addition:
-    """One more link, and the probability it would lead to."""
-
-    src: Name
-    dst: Name
-    t: int | float
-    probability: float
-    time: str = ""  # t as text, as in `Link`
-
-
-@dataclass(frozen=True, slots=True)
-class WhatIf:
-    """What would change the prediction that was explained."""
-
-    probability: float  # as things are
-    removal: Removal
-    additions: list[Addition]  # largest change first
-
-    @property
-    def in_words(self) -> list[str]:
-        """A sentence for the removal, and one for each of the additions that would change most."""
-        removed, links = self.removal, _list_links(self.removal.links)
-        if not removed.links:
-            change = "lowers" if self.probability >= 0.5 else "raises"
-            words = [f"None of the earlier links that were tried {change} the score when it is removed."]
-        elif removed.flipped:
-            words = [f"Without {links}, the prediction would flip: {self._change(removed.probability)}."]
-        else:
-            words = [f"Even without {links}, the prediction would not flip: {self._change(removed.probability)}."]
-        return words + [
-            f"If {printable(one.src)} and {printable(one.dst)} had linked at {one.time}: "
-            f"{self._change(one.probability)}."
-            for one in self.additions[:SHOWN]
-        ]
-
-    def _change(self, after: float) -> str:
-        return f"{self.probability:.2f} → {after:.2f}"
 
 
 @single_thread()
@@ -213,10 +162,3 @@ def _possible_links(changed: _Changed, reading: Reading | None) -> list[tuple[in
     found += [(u, w) for w in of_dst if w not in (u, v) and w not in of_src][:PARTNERS]
     found += [(w, v) for w in of_src if w not in (u, v) and w not in of_dst][:PARTNERS]
     return [(a, b, when) for a, b in found]
-
-
-def _list_links(links: list[Link]) -> str:
-    def describe(link: Link) -> str:
-        return f"{printable(link.src)} → {printable(link.dst)} at {link.time}"
-
-    return "the link" + ("s " if len(links) > 1 else " ") + ", ".join(map(describe, links))

@@ -63,7 +63,10 @@ ADDED = _answer("Added", added=int, duplicates=int, nodes_added=int, version=Ver
 SCORES = _answer("Scores", probability=list[Probability], version=Version, model=str, **DOUBTS)
 RANKED = _answer("RankedName", name=Name, probability=Probability, found=str)
 RANKING = _answer("Ranking", src=Name, t=Time, ranking=GenericAlias(list, RANKED), version=Version, **DOUBTS)
-EXPLANATION = _answer("Explanation", src=Name, dst=Name, t=Time, probability=Probability, walks=list[Any], **DOUBTS)
+SHOWN = Annotated[dict[str, Any], Meta(description="what pages show of the explanation")]
+EXPLANATION = _answer(
+    "Explanation", src=Name, dst=Name, t=Time, probability=Probability, walks=list[Any], view=SHOWN, **DOUBTS
+)
 LINK = _answer("PastLink", src=Name, dst=Name, t=Past)
 NODE = _answer("Node", name=Name, known=bool, links=int, first=Past, last=Past, recent=GenericAlias(list, LINK))
 NEWEST_LINK = _answer("ScoredLink", src=Name, dst=Name, t=Time, probability=Probability)

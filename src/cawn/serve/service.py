@@ -6,10 +6,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from cawn.data.hashing import digest
 from cawn.data.names import Name, Names
@@ -36,6 +36,9 @@ from cawn.serve.writer import Late, QueueFull, Writer
 from cawn.snapshot import newest_time
 from cawn.systems.compiling import compile_growth
 from cawn.systems.indexed import IndexedSystem
+
+if TYPE_CHECKING:
+    from cawn.explain.explanation import Explanation
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -268,7 +271,7 @@ class Service:
         return self._slowly(self._rank, query)
 
     def explain(self, query: ExplainQuery, *, as_page: bool = False) -> Future[dict[str, Any] | str]:
-        """The explanation as JSON values, or as an HTML page."""
+        """The explanation and what pages show of it as JSON values, or as an HTML page."""
         return self._slowly(self._explain, query, as_page)
 
     def node(self, name: Name) -> Future[dict[str, Any]]:
@@ -319,9 +322,8 @@ class Service:
     def _explain(self, query: ExplainQuery, as_page: bool) -> dict[str, Any] | str:
         state = self.predictor.snapshot()
         t = time_after(newest_time(state)) if query.t is None else query.t
-        found = state.explain(query.src, query.dst, t, prior=query.prior)
-        answer: dict[str, Any] | str = found.to_html() if as_page else found.to_dict()
-        return answer
+        found: Explanation = state.explain(query.src, query.dst, t, prior=query.prior)
+        return found.to_html() if as_page else found.to_dict() | {"view": asdict(found.view())}
 
     def _scored_newest(self, limit: int) -> list[dict[str, Any]]:
         links = list(self._newest)[::-1][:limit]

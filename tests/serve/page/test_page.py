@@ -216,10 +216,10 @@ def test_explanation_of_a_link(page: Page) -> None:
     assert page.texts(".explanation tbody .number") == numbers  # base, parts, largest first, and their sum
     parts = page.texts(".explanation tbody td:first-child")
     assert parts[1] == "common neighbours13 sampled walks, through bob; +0.240 of it from exact counts"
-    small = "attributes, longer pathsless than 0.0005 in absolute value"
+    small = "walks along a repeated link, longer pathsless than 0.0005 in absolute value"
     assert parts[6:] == [small, "= log-odds before calibration"]
     assert "two strangers: nodes without any links" in page.text(".explanation > .faint")
-    assert page.text(".explanation > .faint").endswith("The pair's own history and the walks overlap.")
+    assert page.text(".explanation > .faint").endswith("0.31 less together than separately.")
     assert page.text(".walks details p").startswith("common neighbours: a node that both have linked to; 9 of 32 walks")
     assert page.text(".walks li .faint") == "2023-11-14 22:13:20"
     assert page.texts(".walks summary .number") == ["+1.204", "+0.377", "−0.611"]

@@ -64,7 +64,7 @@ async function toggle(row, button, link, unit) {
     const why = await call("v1/explain", { body: link });
     const failed = element("span", { class: "error", role: "status" });
     const actions = [smallButton("Save as HTML", () => save(link, failed)), smallButton("Close", closeAndReturn)];
-    box.replaceChildren(explanation(why, unit), paragraph("actions", actions, failed));
+    box.replaceChildren(explanation(why.view, unit), paragraph("actions", actions, failed));
   } catch (error) {
     box.replaceChildren(describeProblem(error));
   }
