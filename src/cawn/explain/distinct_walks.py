@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from cawn.caw.features import Batch
+from cawn.checks import Array
 from cawn.walks.identities import anonymize_each
 from cawn.walks.sampling import Walks
-
-Array = npt.NDArray[Any]
 
 ENDED = -1  # in shapes: the walk has ended before this position
 

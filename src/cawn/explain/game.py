@@ -21,12 +21,11 @@ from torch import Tensor, nn
 from cawn.caw.features import WALK_SEED, Batch, Batcher
 from cawn.caw.model import CAWN
 from cawn.caw.system import WalkScorer
+from cawn.checks import Array
 from cawn.explain.distinct_walks import distinct_walks
 from cawn.explain.parts import InputParts, walk_kinds
 from cawn.explain.shapley import all_coalitions, join_weights, shapley_values
 from cawn.walks.kernels.prefixes import Level
-
-Array = npt.NDArray[Any]
 
 _PAIRS = 64  # whose coalitions are evaluated at once, at most
 _POSITIONS = 64 * 64 * 3  # on the walks of one side of these pairs

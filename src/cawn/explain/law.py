@@ -14,9 +14,9 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from cawn.caw.system import WalkScorer
+from cawn.checks import Array
 from cawn.data.events import Events
 from cawn.errors import QueryError
 from cawn.explain.distinct_walks import describe_shape, format_order, format_shape
@@ -32,7 +32,6 @@ from cawn.learn.runs import read_description
 from cawn.learn.splits import split_of_run
 from cawn.systems.base import Scorer
 
-Array = npt.NDArray[Any]
 Progress = Callable[[int, int], object]  # called with the number of links done, and of all
 
 CONFIDENCE = 0.95  # of all intervals of a table simultaneously

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from cawn.caw.config import Config
 from cawn.caw.features import WALK_SEED, Batcher
 from cawn.caw.host import single_thread
 from cawn.caw.system import WalkScorer
+from cawn.checks import Array
 from cawn.data.times import format_as_read, format_time
 from cawn.errors import QueryError, printable
 from cawn.explain.distinct_walks import DistinctWalks, describe_shape, format_shape
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from cawn.data.names import Name, NameIndex
     from cawn.data.reading import Reading
 
-Array = npt.NDArray[Any]
 Background = Literal["strangers", "pairs"]
 
 ORDERS = 16  # in which the parts of a sampled game join, each also in reverse

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cawn.caw.config import Config
 from cawn.caw.features import columns
+from cawn.checks import Array
 from cawn.data.events import Events
 from cawn.explain.distinct_walks import ENDED
 from cawn.explain.shapley import interaction
 from cawn.index.features import DEPTH, PairParts, part_widths
-
-Array = npt.NDArray[Any]
 
 WALK_PARTS = ("repeated", "common", "longer", "apart")
 TITLES = {

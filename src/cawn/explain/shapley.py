@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import comb
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from cawn.checks import Array
 
 EXACT = 10  # players, at most, for which all coalitions are evaluated
 

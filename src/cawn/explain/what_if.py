@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from cawn.caw.features import WALK_SEED
 from cawn.caw.host import single_thread
 from cawn.caw.system import WalkScorer
+from cawn.checks import Array
 from cawn.data.times import PER_SECOND
 from cawn.explain.explanation import Addition, Explanation, Removal, WhatIf
 from cawn.explain.game import Game
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from cawn.data.names import NameIndex
     from cawn.data.reading import Reading
 
-Array = npt.NDArray[Any]
 Ends = tuple[Array, Array, Array]
 
 MOST_REMOVED = 10  # links
