@@ -28,7 +28,7 @@ from cawn.index.entries import Streams
 from cawn.index.features import PairParts
 from cawn.index.index import Index, check_size
 from cawn.index.kernels import building, lists
-from cawn.index.kinds import NEXT, NODES, PAIRS, PARTNERS, TOTAL_BITS, WAYS, Kind
+from cawn.index.kinds import ALL, NEXT, NODES, PAIRS, PARTNERS, TOTAL_BITS, WAYS, Kind
 from cawn.index.sizes import Counts, memory_to_build
 from cawn.index.stored import array_names, named_arrays
 from cawn.kernels.threads import num_threads
@@ -188,14 +188,14 @@ class _Writer:
         """The arrays of all links: decayed counts, and the first links of nodes."""
         events, last = self.events, 0.0
         seen, firsts = np.zeros(events.num_nodes, np.bool_), list[Array]()
-        with ArrayFile(self.folder / "all.totals.npy", (len(events) >> TOTAL_BITS,), np.float64) as file:
+        with ArrayFile(self.folder / f"{ALL}.totals.npy", (len(events) >> TOTAL_BITS,), np.float64) as file:
             for first, (src, dst, t, _) in streams.links():
                 begin = first >> TOTAL_BITS
                 totals = building.totals_from(events.t[: first + len(t)], self.decay, TOTAL_BITS, begin, last)
                 file.write(totals, begin)
                 last = float(totals[-1]) if len(totals) else last
                 firsts.append(building.first_links(src, dst, first, seen))
-        write_array(self.folder / "all.firsts.npy", np.concatenate(firsts))
+        write_array(self.folder / f"{ALL}.firsts.npy", np.concatenate(firsts))
 
 
 def _write_group(

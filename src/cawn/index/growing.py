@@ -20,7 +20,7 @@ from cawn.index.growing_lists import Added, GrowingLists, with_room
 from cawn.index.index import Index
 from cawn.index.kernels import building, growth
 from cawn.index.kernels.lists import LENGTH, START_BITS, constant
-from cawn.index.kinds import DESTINATIONS, KINDS, NEXT, NODES, ORIGINS, PAIRS, PARTNERS, SOURCES, TOTAL_BITS, WAYS
+from cawn.index.kinds import ALL, DESTINATIONS, KINDS, NEXT, NODES, ORIGINS, PAIRS, PARTNERS, SOURCES, TOTAL_BITS, WAYS
 from cawn.kernels.keys import pair_key
 
 
@@ -44,10 +44,10 @@ class GrowingIndex:
             self._tails = np.zeros((nodes.size, len(held.alphas)))
             span, time = nodes.span[: nodes.size], nodes.columns["time"]
             build_logsums(span, time, held.alphas, np.empty((0, 0)), None, self._tails)
-        self._totals, self._firsts = GrowingArray(held.totals), GrowingArray(held.firsts)
+        self._all = {name: GrowingArray(array) for name, array in held.kinds.get(ALL, {}).items()}
         self._order = CanonicalOrder(events, attributes=attributes) if PARTNERS in self._lists else None
         self._events = self._extended = events
-        self._new_totals, self._new_firsts = (held.totals[:0], 0), (held.firsts[:0], 0)
+        self._new: dict[str, tuple[Array, int]] = {}  # of `ALL`, and how many are kept before
         self.version = index  # published last
         self.num_appended = 0  # links since it was made
 
@@ -86,18 +86,11 @@ class GrowingIndex:
         held, events = self.version, self._extended
         self.num_appended += max(len(events) - len(self._events), 0)
         self._events = events
-        self._totals.append(*self._new_totals)
-        self._firsts.append(*self._new_firsts)
-        self.version = Index(
-            events.t,
-            events.num_nodes,
-            held.alphas,
-            held.decay,
-            kinds,
-            self._totals.view(),
-            self._firsts.view(),
-            held.version + 1,
-        )
+        for name, new in self._new.items():
+            self._all[name].append(*new)
+        if self._all:
+            kinds[ALL] = {name: array.view() for name, array in self._all.items()}
+        self.version = Index(events.t, events.num_nodes, held.alphas, held.decay, kinds, held.version + 1)
         return self.version
 
     def abandon(self) -> None:
@@ -114,7 +107,7 @@ class GrowingIndex:
     @property
     def nbytes(self) -> int:
         """Memory in use, without room that was never used."""
-        rest = self._totals.view().nbytes + self._firsts.view().nbytes + self._tails.nbytes
+        rest = self._tails.nbytes + sum(array.view().nbytes for array in self._all.values())
         return sum(lists.nbytes for lists in self._lists.values()) + int(rest)
 
     def _add_nodes(self, events: Events, links: Array, first: int, number: int) -> Added:
@@ -186,10 +179,10 @@ class GrowingIndex:
         new = (added.extension.keep == 0) & (added.extension.more > 0)
         firsts = np.sort(hop[start[new], building.LINK] & ~1)
         kept = first >> TOTAL_BITS
-        last = float(self._totals.view()[kept - 1]) if kept else 0.0
+        last = float(self._all["totals"].view()[kept - 1]) if kept else 0.0
         totals = building.totals_from(events.t, self.version.decay, TOTAL_BITS, kept, last)
-        known = int(np.searchsorted(self._firsts.view(), np.int32(2 * first)))
-        self._new_totals, self._new_firsts = (totals, kept), (firsts, known)
+        known = int(np.searchsorted(self._all["firsts"].view(), np.int32(2 * first)))
+        self._new = {"totals": (totals, kept), "firsts": (firsts, known)}
 
 
 def _positions(start: Array, count: Array) -> Array:

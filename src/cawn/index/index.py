@@ -20,7 +20,7 @@ from cawn.index.kernels import building
 from cawn.index.kernels.lists import EXACT, START_BITS, Lists, constant, visible_lists
 from cawn.index.kernels.nodes import Nodes
 from cawn.index.kernels.rates import Common
-from cawn.index.kinds import KINDS, NEXT, NODES, PARTNERS, TOTAL_BITS, WAYS, Kind
+from cawn.index.kinds import ALL, KINDS, NEXT, NODES, PARTNERS, TOTAL_BITS, WAYS, Kind
 
 MAX_EVENTS = 2**30
 
@@ -34,9 +34,8 @@ class Index:
         alphas: The decays of walks and rates.
         decay: That of transitions.
         kinds: The arrays of each kind by name: its columns, "span" and "sums", "keys" and "slots" if it is keyed, and
-            "chain" if lists have room to grow.
-        totals: The decayed count of all links at the end of every block; empty if transitions are not counted.
-        firsts: The first entry of each node, ascending; likewise.
+            "chain" if lists have room to grow. Where transitions are counted, `ALL` has "totals", the decayed count
+            of all links at the end of every block, and "firsts", the first entry of each node, ascending.
         version: Counts the changes of an index that grows.
     """
 
@@ -45,8 +44,6 @@ class Index:
     alphas: Array
     decay: float
     kinds: dict[str, Columns]
-    totals: Array
-    firsts: Array
     version: int = 0
 
     @classmethod
@@ -64,11 +61,10 @@ class Index:
         """Index the events; `attributes` may order simultaneous links. With `room`, for one `GrowingIndex` alone."""
         check_size(events)
         built = build_lists(events, alphas, decay, kinds, attributes=attributes, threads=threads, room=room)
-        counts = NEXT in kinds
-        totals = building.totals_from(events.t, decay, TOTAL_BITS, 0, 0.0) if counts else np.empty(0)
-        seen = np.zeros(events.num_nodes, np.bool_)
-        firsts = building.first_links(events.src, events.dst, 0, seen) if counts else np.empty(0, np.int32)
-        return cls(events.t, events.num_nodes, alphas, decay, built, totals, firsts)
+        if NEXT in kinds:
+            firsts = building.first_links(events.src, events.dst, 0, np.zeros(events.num_nodes, np.bool_))
+            built[ALL] = {"totals": building.totals_from(events.t, decay, TOTAL_BITS, 0, 0.0), "firsts": firsts}
+        return cls(events.t, events.num_nodes, alphas, decay, built)
 
     def lists(self, kind: Kind) -> Lists:
         """The lists of a kind as kernels read them; empty if the index lacks it."""
@@ -85,7 +81,8 @@ class Index:
     def common(self) -> Common:
         """What features of pairs need beside lists."""
         partner = self.kinds[PARTNERS.name]["partner"] if PARTNERS.name in self.kinds else np.empty(0, np.int32)
-        arrays = self.t, self.alphas, self.nodes.time, self.nodes.logsum, partner, self.totals, self.firsts
+        rest = self.kinds.get(ALL, {"totals": np.empty(0), "firsts": np.empty(0, np.int32)})
+        arrays = self.t, self.alphas, self.nodes.time, self.nodes.logsum, partner, rest["totals"], rest["firsts"]
         return Common(*map(constant, arrays))
 
     @cached_property
@@ -96,8 +93,7 @@ class Index:
     @property
     def nbytes(self) -> int:
         """Bytes of its arrays; those of an index that grows have room for more."""
-        columns = [array for kind in self.kinds.values() for array in kind.values()]
-        return sum(int(array.nbytes) for array in (*columns, self.totals, self.firsts))
+        return sum(int(array.nbytes) for columns in self.kinds.values() for array in columns.values())
 
     def flat(self) -> Index:
         """The same index with lists one after the other and without room, as if it had been built at once."""
@@ -108,9 +104,10 @@ class Index:
             if kind.name in self.kinds:
                 order = self._order(kind, order)
                 flat[kind.name] = self._flattened(kind, order)
-        firsts = self.firsts[self.firsts < 2 * len(self.t)]
-        totals = self.totals[: len(self.t) >> TOTAL_BITS]
-        return Index(self.t, self.num_nodes, self.alphas, self.decay, flat, totals, firsts)
+        if rest := self.kinds.get(ALL):
+            totals, firsts = rest["totals"][: len(self.t) >> TOTAL_BITS], rest["firsts"]
+            flat[ALL] = {"totals": totals, "firsts": firsts[firsts < 2 * len(self.t)]}
+        return Index(self.t, self.num_nodes, self.alphas, self.decay, flat)
 
     def _order(self, kind: Kind, pairs: Array) -> Array:
         """The rows of a kind in the order in which a flat index has them; `pairs` are those of pairs, for ways."""

@@ -59,6 +59,7 @@ ORIGINS = Kind("origins", SEQUENCES, (TRANSITIONS,), 1)  # the first of two cons
 KINDS = (NODES, PAIRS, WAYS, SOURCES, DESTINATIONS, PARTNERS, NEXT, ORIGINS)
 RATE_KINDS = NODES, PAIRS, WAYS, SOURCES, DESTINATIONS  # what kernels of features read, in this order
 SEQUENCE_KINDS = NODES, PAIRS, PARTNERS, NEXT, ORIGINS
+ALL = "all"  # links: besides the kinds, arrays about them where transitions are counted
 TOTAL_BITS = 4  # the decayed count of all links is stored after every 2 ** TOTAL_BITS links
 
 

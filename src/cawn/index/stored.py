@@ -14,24 +14,21 @@ from cawn.errors import DataError, StorageError
 from cawn.index.features import PairParts
 from cawn.index.index import Index
 from cawn.index.kernels import checking
-from cawn.index.kinds import KINDS, NEXT, NODES, PAIRS, PARTNERS, TOTAL_BITS, WAYS, Kind
+from cawn.index.kinds import ALL, KINDS, NEXT, NODES, PAIRS, PARTNERS, TOTAL_BITS, WAYS, Kind
 
 _ROUNDING = 1e-9
 
 
 def named_arrays(index: Index) -> Arrays:
     """The arrays of an index by name, lists one after the other."""
-    flat = index.flat()
-    found = {f"{kind}.{name}": array for kind, columns in flat.kinds.items() for name, array in columns.items()}
-    return found | ({"all.totals": flat.totals, "all.firsts": flat.firsts} if NEXT.name in flat.kinds else {})
+    kinds = index.flat().kinds.items()
+    return {f"{kind}.{name}": array for kind, columns in kinds for name, array in columns.items()}
 
 
 def array_names(kinds: tuple[Kind, ...]) -> list[str]:
     """The names of the arrays of an index with these kinds."""
-    found = []
-    for kind in kinds:
-        found += [f"{kind.name}.{name}" for name in kind.arrays(0, 0, 0, 0)]
-    return found + (["all.totals", "all.firsts"] if NEXT in kinds else [])
+    found = [f"{kind.name}.{name}" for kind in kinds for name in kind.arrays(0, 0, 0, 0)]
+    return found + ([f"{ALL}.totals", f"{ALL}.firsts"] if NEXT in kinds else [])
 
 
 def index_of(
@@ -42,17 +39,12 @@ def index_of(
     Args:
         decay: That of the transitions in `arrays`, which may be there although `parts` do not need them.
     """
-    names = array_names(parts.kinds)
-    for name in names:
+    found = dict[str, Arrays]()
+    for name in array_names(parts.kinds):
         require(name in arrays, f"{name} is missing")
-    found: dict[str, Arrays] = {kind.name: {} for kind in parts.kinds}
-    for name in names:
         kind, field = name.split(".")
-        if kind in found:
-            found[kind][field] = arrays[name]
-    totals, firsts = arrays.get("all.totals", np.empty(0)), arrays.get("all.firsts", np.empty(0, np.int32))
-    decay = parts.decay(unit) if decay is None else decay
-    index = Index(events.t, events.num_nodes, np.array(alphas), decay, found, totals, firsts)
+        found.setdefault(kind, {})[field] = arrays[name]
+    index = Index(events.t, events.num_nodes, np.array(alphas), parts.decay(unit) if decay is None else decay, found)
     check_index(index)
     return index
 
@@ -62,11 +54,9 @@ def check_index(index: Index) -> None:
     for kind in KINDS:
         if kind.name in index.kinds:
             _check_kind(index, kind)
-    if NEXT.name in index.kinds:
-        num_links = len(index.t)
-        totals = check_array({"totals": index.totals}, "totals", np.float64, 1, num_links >> TOTAL_BITS)
-        check_sums(totals, "totals", 0, num_links)
-        firsts = check_array({"firsts": index.firsts}, "firsts", np.int32, 1)
+    if rest := index.kinds.get(ALL):
+        check_sums(check_array(rest, "totals", np.float64, 1, len(index.t) >> TOTAL_BITS), "totals", 0, len(index.t))
+        firsts = check_array(rest, "firsts", np.int32, 1)
         sound = len(firsts) <= index.num_nodes and bool((firsts[1:] >= firsts[:-1]).all())
         require(sound, "firsts are not sorted")
 
@@ -124,7 +114,7 @@ def stored_index(
             f"{stored.folder}: the stored index does not match ({differs}); building one in memory", stacklevel=2
         )
         return None
-    has_transitions = "all.totals.npy" in stored.description["index"]["files"]
+    has_transitions = f"{ALL}.totals.npy" in stored.description["index"]["files"]
     decay = parts._replace(transitions=has_transitions).decay(stored.description["facts"]["unit"])
     try:
         return index_of(events, alphas, unit, parts, stored.index, decay)
