@@ -76,6 +76,15 @@ class GrowingArray:
         self.values, self.rows = self.values[:0].copy(), 0
 
 
+def with_room(array: Array, size: int) -> Array:
+    """The array itself if it has this many rows, else a copy that has, the last of which are 0."""
+    if len(array) >= size:
+        return array
+    larger = np.zeros((size, *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
 class ArrayFile:
     """A .npy file whose parts are written in any order, by several threads, or which grows as a `GrowingArray` does; it
     is valid once it is closed."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cawn.checks import Array
-from cawn.data.columns import blocks
+from cawn.data.columns import blocks, with_room
 from cawn.errors import QueryError, brief
 from cawn.kernels.cpu import numbering
 
@@ -247,9 +247,7 @@ class NameIndex:
 
     def _enlarged(self, array: Array, size: int) -> Array:
         self._reserve((size - len(array)) * array.itemsize)
-        larger = np.empty(size, array.dtype)
-        larger[: len(array)] = array
-        return larger
+        return with_room(array, size)
 
 
 def _read_only(names: numbering.Names) -> numbering.Names:

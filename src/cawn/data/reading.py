@@ -207,7 +207,11 @@ def find_layout(header: Header, wanted: Reading, *, timed: bool = True) -> Layou
     if "src" not in found or "dst" not in found:
         found["src"], found["dst"], ends = _find_ends(header, found.get("src"), found.get("dst"))
     if "time" not in found:
-        found["time"] = _find_time(header, (found["src"], found["dst"])) if timed else -1
+        times = time_columns(header.names, (found["src"], found["dst"]))
+        if timed and len(times) != 1:
+            problem = "more than one choice of times" if times else "no column of times"
+            raise DataError(f"{where}: {problem} among {header.listed}; say which with time (--time)")
+        found["time"] = times[0] if timed else -1
     categorical, msg = (
         tuple(dict.fromkeys(header.find(role, column) for column in getattr(wanted, role)))
         for role in ("categorical", "msg")
@@ -260,14 +264,6 @@ def _find_ends(header: Header, src: int | None, dst: int | None) -> tuple[int, i
             f"{header.where}: {problem} among {header.listed}; say which with src and dst (--src and --dst)"
         )
     return found[0]
-
-
-def _find_time(header: Header, ends: tuple[int, int]) -> int:
-    times = time_columns(header.names, ends)
-    if len(times) != 1:
-        problem = "more than one choice of times" if times else "no column of times"
-        raise DataError(f"{header.where}: {problem} among {header.listed}; say which with time (--time)")
-    return times[0]
 
 
 def name_prefixes(header: Header, layout: Layout) -> tuple[str, str]:

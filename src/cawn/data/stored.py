@@ -145,7 +145,10 @@ def map_events(folder: Path, arrays: Arrays, found: dict[str, Any], remedy: str,
             check_names(arrays)
             check_links(arrays, found["nodes"])
         events = Events.of_arrays(found["nodes"], arrays)
-        events.columns, events.node_columns = (_attributes(found[key]) for key in ("columns", "node_columns"))
+        events.columns, events.node_columns = (
+            tuple(Attribute(**column | {"levels": tuple(column["levels"])}) for column in found[key])
+            for key in ("columns", "node_columns")
+        )
         events.reading = Reading.from_dict(found["reading"])
     except (DataError, KeyError, TypeError, ValueError) as error:
         raise StorageError(f"{folder}: damaged ({error}); {remedy}") from error
@@ -181,10 +184,6 @@ def describe_network(events: Events) -> dict[str, Any]:
         "columns": [asdict(column) for column in events.columns],
         "node_columns": [asdict(column) for column in events.node_columns],
     }
-
-
-def _attributes(found: list[dict[str, Any]]) -> tuple[Attribute, ...]:
-    return tuple(Attribute(**column | {"levels": tuple(column["levels"])}) for column in found)
 
 
 def matching_index(events: Events) -> StoredIndex | None:

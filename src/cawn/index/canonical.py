@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cawn.checks import Array
-from cawn.data.columns import GrowingArray
+from cawn.data.columns import GrowingArray, with_room
 from cawn.data.events import Events
 from cawn.data.ties import hash_rows
 from cawn.kernels.cpu.ties import link_keys, simultaneous_keys
@@ -118,7 +118,7 @@ class CanonicalOrder:
         if len(self._sums) < size:
             self._sums = np.zeros(size + size // 2, np.uint64)
         if len(colours) < size:
-            colours = np.append(colours, np.zeros(size + size // 2 - len(colours), np.uint64))
+            colours = with_room(colours, size + size // 2)
         x = events.x[held:] if self._attributes and events.x is not None else None
         colours[held:size] = hash_rows(x, size - held)
         self._state = self._state._replace(colours=colours, num_nodes=size)

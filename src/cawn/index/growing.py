@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from cawn.checks import Array
-from cawn.data.columns import GrowingArray
+from cawn.data.columns import GrowingArray, with_room
 from cawn.data.events import Events
 from cawn.index.building import TAILS, build_logsums
 from cawn.index.canonical import CanonicalOrder, in_order
-from cawn.index.growing_lists import Added, GrowingLists, with_room
+from cawn.index.growing_lists import Added, GrowingLists
 from cawn.index.index import Index
 from cawn.index.kernels import building, growth
 from cawn.index.kernels.lists import LENGTH, START_BITS, constant

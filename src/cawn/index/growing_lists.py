@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cawn.checks import Array
+from cawn.data.columns import with_room
 from cawn.index.building import LEAST, ROOM, Columns, as_lists, empty_columns, hash_table, link_column, move_lists
 from cawn.index.index import Index
 from cawn.index.kernels import building, growth
@@ -159,12 +160,3 @@ class GrowingLists:
 def rooms_for(count: Any) -> Any:
     """The number of entries that places for so many have room for: the next powers of two (see `room_for`)."""
     return np.where(count > 0, 1 << np.frexp(count - 1)[1].astype(np.int64), 0)
-
-
-def with_room(array: Array, size: int) -> Array:
-    """The array itself if it has this many rows, else a copy that has, the last of which are 0."""
-    if len(array) >= size:
-        return array
-    larger = np.zeros((size, *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
-    return larger

@@ -33,18 +33,14 @@ class Counts(NamedTuple):
         return entries * self.links, rows
 
 
-def kind_bytes(kind: Kind, counts: Counts, num_decays: int, parts: PairParts) -> int:
-    """Bytes of the arrays of one kind."""
-    entries, rows = counts.of(kind)
-    num_sums = len(kind.decays(np.empty(num_decays), float(parts.sequences)))
-    arrays = kind.arrays(entries, rows, num_decays, num_sums).values()
-    return sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in arrays)
-
-
 def index_bytes(counts: Counts, num_decays: int, parts: PairParts) -> int:
     """Bytes of an index, in memory and in files."""
-    totals = (8 * counts.links >> TOTAL_BITS) + 4 * counts.nodes if parts.sequences else 0
-    return totals + sum(kind_bytes(kind, counts, num_decays, parts) for kind in parts.kinds)
+    found = (8 * counts.links >> TOTAL_BITS) + 4 * counts.nodes if parts.sequences else 0
+    for kind in parts.kinds:
+        num_sums = len(kind.decays(np.empty(num_decays), float(parts.sequences)))
+        arrays = kind.arrays(*counts.of(kind), num_decays, num_sums).values()
+        found += sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in arrays)
+    return found
 
 
 def memory_to_build(counts: Counts, num_decays: int, parts: PairParts) -> int:

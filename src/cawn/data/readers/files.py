@@ -90,7 +90,11 @@ def _matching(source: Input) -> list[File]:
     if isinstance(source, File) or not isinstance(path, str):
         return [find_file(source)]
     if os.path.isdir(path) and path.isprintable():
-        return _same_kind(_partitioned(_files_in(path), path), path)
+        files = _partitioned(_files_in(path), path)
+        if other := next((file for file in files if file.kind != files[0].kind), None):
+            kinds = f"{files[0]} ({files[0].kind}) and {other} ({other.kind})"
+            raise DataError(f"{path}: holds files of several kinds, {kinds}; give a pattern such as '*.csv'")
+        return files
     if not glob.has_magic(path) or os.path.exists(path):
         return [find_file(source)]
     found = sorted(each for each in glob.glob(path, recursive=True) if not os.path.isdir(each))
@@ -118,15 +122,6 @@ def _files_in(folder: str) -> list[str]:
 
 def _refuse_folder(error: OSError) -> None:
     raise DataError(f"{error.filename}: cannot be read ({reason(error)})") from error
-
-
-def _same_kind(found: list[File], folder: str) -> list[File]:
-    """The files of a folder, if all are of one kind."""
-    for file in found[1:]:
-        if file.kind != found[0].kind:
-            kinds = f"{found[0]} ({found[0].kind}) and {file} ({file.kind})"
-            raise DataError(f"{folder}: holds files of several kinds, {kinds}; give a pattern such as '*.csv'")
-    return found
 
 
 def _partitioned(paths: list[str], root: str) -> list[File]:
