@@ -51,9 +51,9 @@ def build_lists(
     decay: float,
     kinds: Sequence[Kind],
     *,
-    attributes: bool = True,
-    threads: int | None = None,
-    room: bool = False,
+    attributes: bool,
+    threads: int | None,
+    room: bool,
 ) -> dict[str, Columns]:
     """The arrays of each kind by name, lists one after the other.
 

@@ -101,15 +101,15 @@ class PairFeatures:
         rates, end = parts.widths(num_decays)
         if parts.rates:
             columns = rate_columns(num_decays, directed=parts.directed)
-            nodes, pairs, *directed = (lists[kind] for kind in RATE_KINDS)
-            wanted: Any = (common, nodes, pairs, tuple(directed), columns, src, dst, times, self.unit, out)
+            held = tuple(lists[kind] for kind in RATE_KINDS)
+            wanted: Any = common, held, columns, (src, dst, times), self.unit, out
             in_parallel(partial(fill_rates, *wanted), tasks, threads)
         if parts.sequences:
             used = np.ascontiguousarray(common.alphas[::STRIDE]) if parts.two_steps else np.empty(0)
             settings = parts.since, RECENT * parts.two_steps, DEPTH * parts.transitions
+            held = tuple(lists[kind] for kind in SEQUENCE_KINDS)
             for column, ends in ((rates, (src, dst)), (rates + end, (dst, src))):
-                held = [lists[kind] for kind in SEQUENCE_KINDS]
-                asked: Any = (*ends, times, common, *held, constant(used), *settings, out, column)
+                asked: Any = common, held, constant(used), settings, (*ends, times), out, column
                 in_parallel(partial(sequence_features, *asked), tasks, threads)
         return out
 

@@ -16,7 +16,7 @@ from cawn.data.columns import GrowingArray, with_room
 from cawn.data.events import Events
 from cawn.index.building import TAILS, build_logsums
 from cawn.index.canonical import CanonicalOrder, in_order
-from cawn.index.growing_lists import Added, GrowingLists
+from cawn.index.growing_lists import GrowingLists
 from cawn.index.index import Index
 from cawn.index.kernels import building, growth
 from cawn.index.kernels.lists import LENGTH, START_BITS, constant
@@ -110,14 +110,14 @@ class GrowingIndex:
         rest = self._tails.nbytes + sum(array.view().nbytes for array in self._all.values())
         return sum(lists.nbytes for lists in self._lists.values()) + int(rest)
 
-    def _add_nodes(self, events: Events, links: Array, first: int, number: int) -> Added:
+    def _add_nodes(self, events: Events, links: Array, first: int, number: int) -> growth.Added:
         lists, alphas = self._lists[NODES], self.version.alphas
         nodes, entries = building.both_ends(events.src, events.dst, links)
         added = lists.extend(nodes, first, number)
-        which, position, extension = added
+        extension = added.extension
         row, keep = extension.row, extension.keep
         time, hop, logsum = (lists.columns[name] for name in NODES.columns)
-        growth.extend_nodes(entries, which, position, events.src, events.dst, events.t, time, hop, extension)
+        growth.extend_nodes(entries, added, events.src, events.dst, events.t, time, hop)
         self._tails = with_room(self._tails, len(lists.span))
         is_whole = keep == lists.span[row] & LENGTH
         tails = self._tails[row]
@@ -157,11 +157,9 @@ class GrowingIndex:
         link, partner = lists.columns["link"], lists.columns["partner"]
         start, gone = lists.span[row] >> START_BITS, (lists.span[row] & LENGTH) - keep
         new, old = np.empty((2, 2 * len(entries)), np.int64), np.empty((2, len(entries)), np.int64)
-        partners = building.other_ends(events.src, events.dst, entries)
+        found = entries, building.other_ends(events.src, events.dst, entries)
         tail = np.zeros_like(gone) if is_late else gone
-        sizes = growth.extend_partners(
-            entries, partners, added.which, ties, tail, added.extension, link, partner, new, old
-        )
+        sizes = growth.extend_partners(found, added, ties, tail, (link, partner), (new, old))
         (pairs, later), (parted, again) = new[:, : sizes[0]], old[:, : sizes[1]]
         if is_late:
             dropped = _positions(start + np.maximum(keep, 1), gone - (keep == 0))
@@ -173,7 +171,7 @@ class GrowingIndex:
         removed = parted >> 32 if is_late else parted[:0]
         self._lists[ORIGINS].extend_links(origins, later, events.t, first, number, removed=removed)
 
-    def _add_firsts(self, events: Events, added: Added, first: int) -> None:
+    def _add_firsts(self, events: Events, added: growth.Added, first: int) -> None:
         """Count the links of all nodes, and the nodes that have any."""
         start, hop = added.extension.start, self._lists[NODES].columns["hop"]
         new = (added.extension.keep == 0) & (added.extension.more > 0)

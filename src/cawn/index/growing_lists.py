@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from cawn.data.columns import with_room
 from cawn.index.building import LEAST, ROOM, Columns, as_lists, empty_columns, hash_table, link_column, move_lists
 from cawn.index.index import Index
 from cawn.index.kernels import building, growth
-from cawn.index.kernels.growth import CHAIN, ENTRIES, UNUSED, Extension, Ties
+from cawn.index.kernels.growth import CHAIN, ENTRIES, UNUSED, Added, Extension, Ties
 from cawn.index.kernels.lists import LENGTH, START_BITS, Lists, slots_for, visible_lists
 from cawn.index.kinds import Kind
 
@@ -19,14 +19,6 @@ _UNUSED = 0.4  # of the entries, from which on lists are moved together; links t
 _NEWEST = 1 << 62  # a version that sees everything
 _NO_ROWS = np.empty(0, np.int64)
 _NOTHING = Extension(*[_NO_ROWS] * len(Extension._fields))
-
-
-class Added(NamedTuple):
-    """Where new entries are: their positions in `extension` and in the columns, [n] each."""
-
-    which: Array
-    position: Array
-    extension: Extension
 
 
 class GrowingLists:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from cawn.checks import as_array, check_seed, check_threads, is_integer
 from cawn.data.times import cast_times
 from cawn.errors import QueryError, brief
-from cawn.walks.kernels.sampling import WalkRequest, run_walks
+from cawn.walks.kernels.sampling import Kernel, run_walks
 
 MAX_LENGTH = 255
 MAX_WALKS = 2**32
@@ -56,7 +56,7 @@ class Sampler(ABC):
     """Samples walks; the base class of `History` and `Stream`."""
 
     @abstractmethod
-    def _backend(self) -> tuple[Callable[[Any, WalkRequest, int, int], object], Any]:
+    def _backend(self) -> tuple[Kernel, Any]:
         """A sampling kernel and the index that it reads, which has `time` and `alphas`."""
 
     @property

@@ -131,15 +131,7 @@ def number_sorted(keys: Array) -> tuple[Array, Array]:
 
 @njit
 def fill_nodes(
-    src: Array,
-    dst: Array,
-    t: Array,
-    first: int,
-    newest: Array,
-    count: Array,
-    position: Array,
-    time: Array,
-    hop: Array,
+    src: Array, dst: Array, t: Array, first: int, newest: Array, count: Array, position: Array, time: Array, hop: Array
 ) -> None:
     """Write the next entries of nodes, in the order of `both_ends`, each to a position [n].
 

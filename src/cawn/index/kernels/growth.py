@@ -21,6 +21,7 @@ from cawn.kernels.jit import inline, njit
 from cawn.kernels.keys import pair_key
 
 _OLD, _NONE = -1, -2  # in `extend_partners`: the last entry is not new, or the new ones come after none
+Two = tuple[Array, Array]
 ENTRIES, CHAIN, UNUSED = 0, 1, 2  # positions in `used`: entries and chained lists so far, and entries that no list uses
 
 
@@ -33,6 +34,14 @@ class Extension(NamedTuple):
     start: Array  # first entry, after it moved
     moved_from: Array  # first entry before, or IN_PLACE
     span: Array  # to be published
+
+
+class Added(NamedTuple):
+    """Where new entries are: their positions in `extension` and in the columns, [n] each."""
+
+    which: Array
+    position: Array
+    extension: Extension
 
 
 class Ties(NamedTuple):
@@ -153,18 +162,9 @@ def reserve(
 
 
 @njit
-def extend_nodes(
-    entries: Array,
-    which: Array,
-    position: Array,
-    src: Array,
-    dst: Array,
-    t: Array,
-    time: Array,
-    hop: Array,
-    extension: Extension,
-) -> None:
+def extend_nodes(entries: Array, added: Added, src: Array, dst: Array, t: Array, time: Array, hop: Array) -> None:
     """Write the times and hops of new entries of nodes: those of each link's source, then of its destination."""
+    which, position, extension = added
     for i in range(entries.size):
         e = entries[i] >> 1
         at = position[i]
@@ -180,26 +180,19 @@ def extend_nodes(
 
 
 @njit
-def extend_partners(
-    entries: Array,
-    partners: Array,
-    which: Array,
-    ties: Ties,
-    tail: Array,
-    extension: Extension,
-    link: Array,
-    partner: Array,
-    added: Array,
-    removed: Array,
-) -> tuple[int, int]:
+def extend_partners(new: Two, place: Added, ties: Ties, tail: Array, columns: Two, changed: Two) -> tuple[int, int]:
     """Write new entries of partners, and again those among which they belong; returns the numbers of transitions.
 
     Args:
+        new: The entries and their partners.
         tail: How many entries of each list are written again, between and after its tied ones [m].
-        added: Written: keys of two consecutive partners, and entries of new links at the time of the later one [2, n].
-        removed: Written: keys of two partners that are not consecutive any more, and the positions of the former one's
-            new transitions in `added` [2, n].
+        columns: `link` and `partner`.
+        changed: Written: `added`, keys of two consecutive partners, and entries of new links at the time of the later
+            one [2, n]; `removed`, keys of two partners that are not consecutive any more, and the positions of the
+            former one's new transitions in `added` [2, n].
     """
+    (entries, partners), (link, partner), (added, removed) = new, columns, changed
+    which, _, extension = place
     m, num, gone = tail.size, 0, 0
     at, old = extension.start + extension.keep, extension.moved_from + extension.keep
     stop, gap = old + tail, np.full(m, _OLD)

@@ -45,6 +45,9 @@ class Common(NamedTuple):
     firsts: Array  # first entry of each node, ascending
 
 
+Pairs = tuple[Array, Array, Array]  # sources, destinations and times, [B] each
+
+
 class Found(NamedTuple):
     """What one part finds for the pairs of a block."""
 
@@ -57,25 +60,16 @@ class Found(NamedTuple):
 
 @njit_fused
 def fill_rates(
-    common: Common,
-    nodes: Lists,
-    pairs: Lists,
-    directed: tuple[Lists, ...],
-    columns: Array,
-    src: Array,
-    dst: Array,
-    t: Array,
-    unit: float,
-    out: Array,
-    lo: int,
-    hi: int,
+    common: Common, lists: tuple[Lists, ...], columns: Array, asked: Pairs, unit: float, out: Array, lo: int, hi: int
 ) -> None:
     """Rows lo..hi of the features [B, R] of pairs, a block at a time: loops are vectorized, and cache misses overlap.
 
     Args:
-        directed: Ways, sources and destinations.
+        lists: Those of nodes, pairs, ways, sources and destinations.
         columns: Where each part starts, and R.
     """
+    nodes, rest, (src, dst, t) = lists[0], lists[1:], asked
+    pairs = rest[0]
     D, num_parts = common.alphas.size, columns.size - 1
     rows, starts, seen = np.empty((3, 6, _BLOCK), np.int64)
     when, rates = np.empty((6, AGES, _BLOCK), t.dtype), np.empty((6, _BLOCK, D))
@@ -94,8 +88,7 @@ def fill_rates(
             if PAIR < part <= DESTINATION:
                 find_end(common, nodes, now, visible, found)
             else:
-                lists = pairs if part == PAIR else directed[like]
-                find_part(lists, common, now, visible, ages, found, part > PAIR, whole)
+                find_part(rest[0 if part == PAIR else 1 + like], common, now, visible, ages, found, part > PAIR, whole)
             fill_logarithms(found.rates, to, columns[part])
             column = columns[part] + D
             if part == PAIR:

@@ -9,7 +9,7 @@ import numpy as np
 
 from cawn.checks import Array
 from cawn.index.kernels.lists import Lists, all_decayed, count_before, decayed, entries_before, find_list, find_row
-from cawn.index.kernels.rates import Common
+from cawn.index.kernels.rates import Common, Pairs
 from cawn.index.kinds import TOTAL_BITS
 from cawn.kernels.cpu.logarithms import exp, log1p
 from cawn.kernels.jit import njit_fused, reader_fused
@@ -18,6 +18,10 @@ from cawn.kernels.keys import pair_key
 SINCE_SCALE = 3.0  # logarithms of numbers of links are divided by it, which makes features of order one
 LOG_SCALE = 3.0  # the same for logarithms of probabilities
 STRIDE = 2  # two-step counts use every second decay
+
+
+Kinds = tuple[Lists, Lists, Lists, Lists, Lists]
+Parts = tuple[bool, int, int]
 
 
 class Recent(NamedTuple):
@@ -41,36 +45,21 @@ class End(NamedTuple):
 
 @njit_fused
 def sequence_features(
-    owner: Array,
-    other: Array,
-    t: Array,
-    common: Common,
-    nodes: Lists,
-    pairs: Lists,
-    partners: Lists,
-    following: Lists,
-    origins: Lists,
-    decays: Array,
-    since: bool,
-    num_recent: int,
-    depth: int,
-    out: Array,
-    column: int,
-    first: int,
-    last: int,
+    common: Common, lists: Kinds, decays: Array, parts: Parts, asked: Pairs, out: Array, column: int, lo: int, hi: int
 ) -> None:
-    """Fill out[first:last], from a column on: the features of one end of each pair.
+    """Fill out[lo:hi], from a column on: the features of one end of each pair.
 
     Args:
-        owner: The end, [B] int64.
-        other: The other end.
-        following: The lists of the kind "next".
+        lists: Those of nodes, pairs, partners, next and origins.
         decays: Those of two-step counts.
-        since: Whether to count links since the pair's last one.
-        num_recent: Number of recent links whose partners' counts with the other end are summed; 0 for no two-step
-            counts.
-        depth: Number of recent partners for which transitions are computed; 0 for none.
+        parts: Whether to count links since the pair's last one; the number of recent links whose partners' counts with
+            the other end are summed, 0 for no two-step counts; and the number of recent partners for which transitions
+            are computed, 0 for none.
+        asked: The end, int64, the other end, and the time.
     """
+    nodes, pairs, partners, following, origins = lists
+    since, num_recent, depth = parts
+    owner, other, t = asked
     recent = Recent(
         np.empty(num_recent, np.int64),
         np.empty(num_recent, np.int64),
@@ -85,9 +74,9 @@ def sequence_features(
     end = End(0, 0, 0)
     visible = size = 0
     own = num_links = num_known = 0.0
-    for q in range(first, last):
+    for q in range(lo, hi):
         u, v, now, row = owner[q], other[q], t[q], out[q, column:]
-        same_time = q > first and now == t[q - 1]
+        same_time = q > lo and now == t[q - 1]
         if not same_time:
             visible = count_before(times, 0, times.size, now)
             if depth > 0:
@@ -115,7 +104,7 @@ def sequence_features(
             row[width] = math.log(base) / LOG_SCALE
             row[width + 1] = math.log((together + base) / (own + 1.0)) / LOG_SCALE
             to = row[width + 2 :]
-            _fill_transitions(common.partner, following, times, end, v, visible, now, base, recent.followed, to)
+            _fill_transitions(common, following, end, v, visible, now, base, recent.followed, to)
 
 
 # Reading lists; as functions of their own, so that no references to the arrays are counted in loops.
@@ -175,16 +164,7 @@ def _fill_two_steps(
 
 @reader_fused
 def _fill_transitions(
-    partner: Array,
-    following: Lists,
-    t: Array,
-    end: End,
-    v: int,
-    visible: int,
-    now: Any,
-    base: float,
-    followed: Array,
-    row: Array,
+    common: Common, following: Lists, end: End, v: int, visible: int, now: Any, base: float, followed: Array, row: Array
 ) -> None:
     """log P(v | w) for each of the last partners w; 0 where there is none."""
     for k in range(followed.size):
@@ -193,9 +173,9 @@ def _fill_transitions(
             continue
         together = 0.0
         if followed[k] > 0.0:
-            w = np.int64(partner[end.partners + end.seen - 1 - k])
+            w = np.int64(common.partner[end.partners + end.seen - 1 - k])
             start, seen = pair_before(following, w, v, visible)
-            together = decayed(following, t, start, seen, now)
+            together = decayed(following, common.t, start, seen, now)
         row[k] = math.log((together + base) / (followed[k] + 1.0)) / LOG_SCALE
 
 

@@ -48,14 +48,11 @@ class WalkRequest(NamedTuple):
     out_events: Array  # [B, M, m + 1] int64
 
 
+Kernel = Callable[[Any, WalkRequest, int, int], object]
+
+
 def run_walks(
-    kernel: Callable[[Any, WalkRequest, int, int], object],
-    index: Any,
-    nodes: Array,
-    t: Array,
-    widths: tuple[int, ...],
-    seed: int,
-    threads: int | None,
+    kernel: Kernel, index: Any, nodes: Array, t: Array, widths: tuple[int, ...], seed: int, threads: int | None
 ) -> tuple[Array, Array, Array]:
     """The walks of B queries that have been checked: nodes, times and events, [B, M, m + 1] each.
 
