@@ -142,7 +142,10 @@ class Form:
         """The links of `cawn.Events`, in the order in which they were given."""
         if self.encoder is not None:
             new = self.encoder.transform(new)
-        self._check_widths(new.msg, new.x)
+        for what, mine, theirs in zip(("link", "node"), self.widths, (new.msg, new.x), strict=True):
+            given = 0 if theirs is None else theirs.shape[1]
+            if mine != given and not (what == "node" and given == 0):
+                raise DataError(f"the new links have {given} {what} attributes, but the model needs {mine}")
         back = np.argsort(new.rows, kind="stable")
         both = np.stack([2 * new.src[back].astype(np.int64), 2 * new.dst[back].astype(np.int64) + 1], axis=1).ravel()
         nodes, ends = _as_they_appear(both)
@@ -152,12 +155,6 @@ class Form:
         ids = None if new.link_id is None else new.link_id[back]
         x = None if new.x is None else new.x[nodes >> 1]
         return Arrivals(names, ends[::2], ends[1::2], self.times.convert(new)[back], msg, ids, x)
-
-    def _check_widths(self, msg: Array | None, x: Array | None) -> None:
-        for what, mine, theirs in zip(("link", "node"), self.widths, (msg, x), strict=True):
-            given = 0 if theirs is None else theirs.shape[1]
-            if mine != given and not (what == "node" and given == 0):
-                raise DataError(f"the new links have {given} {what} attributes, but the model needs {mine}")
 
     def _attributes(self, given: Any, size: int) -> npt.NDArray[np.float32] | None:
         """The attributes of links, encoded: given as columns by name, as rows (by name or in order), or as numbers."""

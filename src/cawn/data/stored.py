@@ -60,13 +60,6 @@ class StoredIndex:
         held = self.description[kind]
         return read_arrays(self.folder / held["folder"], held["files"], remedy=BUILD_AGAIN)
 
-    def check_sizes(self) -> None:
-        """Raise StorageError if a file of the index, which is not read yet, is missing or has another size."""
-        folder = self.folder / self.description["index"]["folder"]
-        for name, (size, _) in self.description["index"]["files"].items():
-            if not (folder / name).is_file() or (folder / name).stat().st_size != size:
-                raise StorageError(f"{folder / name}: missing or damaged; {BUILD_AGAIN}")
-
     def holds(self, events: Events, *names: str) -> bool:
         """Whether these columns of the events are the stored ones, all rows of them."""
         return all(_same_memory(getattr(events, name), self.network.get(name)) for name in names)
@@ -114,7 +107,11 @@ def read_stored(folder: Path, *, verify: bool = False) -> Events:
     """
     stored = StoredIndex(folder, read_description(folder))
     arrays = stored.network
-    stored.check_sizes()
+    held = stored.description["index"]
+    for name, (size, _) in held["files"].items():  # which are not read yet
+        path = folder / held["folder"] / name
+        if not path.is_file() or path.stat().st_size != size:
+            raise StorageError(f"{path}: missing or damaged; {BUILD_AGAIN}")
     events = map_events(folder, arrays, stored.description, BUILD_AGAIN, verify=verify)
     if verify:
         _ = stored.index

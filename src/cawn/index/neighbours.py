@@ -41,18 +41,11 @@ class Neighbours:
 
     events: Events  # in canonical order
 
-    def __init__(self, events: Events, device: torch.device | str = "cpu") -> None:
-        self.events = in_canonical_order(events)
-        self._adopt(Index.of(self.events, np.empty(0)), torch.device(device))
-
-    @classmethod
-    def of_index(cls, index: Index, device: torch.device | str = "cpu") -> Neighbours:
-        """From the index that walks are sampled from; links have its order and event ids, and `events` is not set."""
-        found = cls.__new__(cls)
-        found._adopt(index.flat(), torch.device(device))
-        return found
-
-    def _adopt(self, index: Index, device: torch.device) -> None:
+    def __init__(self, events: Events | Index, device: torch.device | str = "cpu") -> None:
+        """Of events, or of the index that walks are sampled from, whose order links then have, without `events`."""
+        if isinstance(events, Events):
+            self.events = in_canonical_order(events)
+        index = events.flat() if isinstance(events, Index) else Index.of(self.events, np.empty(0))
         nodes, t = index.kinds["nodes"], index.t
         hop, lengths = nodes["hop"], nodes["span"] & LENGTH
         starts = np.append(0, np.cumsum(lengths))
@@ -64,7 +57,7 @@ class Neighbours:
         self._codes = torch.from_numpy(owner * self._stride + link).to(device)  # ascending
         self._starts = torch.from_numpy(starts).to(device)
         self.t = torch.from_numpy(np.array(t)).to(device)  # [E]
-        self.device, self.num_nodes = device, len(starts) - 1
+        self.device, self.num_nodes = torch.device(device), len(starts) - 1
 
     def before(self, t: Tensor) -> Tensor:
         """The number of links strictly before each time: [B]."""

@@ -72,7 +72,7 @@ class DeviceHistory:
 
     @cached_property
     def _neighbours(self) -> Neighbours:
-        return Neighbours.of_index(self._host.index, self.device)
+        return Neighbours(self._host.index, self.device)
 
     def seed(self, seed: int) -> Tensor:
         """A seed as the kernels take it: [1] int64 on the device."""

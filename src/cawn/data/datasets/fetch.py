@@ -90,7 +90,9 @@ def _receive(url: str, part: Path, tag: Path, progress: Callable[[int, int | Non
         done = known if response.status == 206 else 0
         if not done:
             part.unlink(missing_ok=True)
-            tag.write_text(_validator_of(response), encoding="ascii", errors="replace")
+            etag: str = response.headers.get("ETag", "")
+            version = etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified", "")
+            tag.write_text(version, encoding="ascii", errors="replace")  # if "", the download cannot be resumed
         total = None if response.length is None else done + response.length
         with open(part, "ab") as file:
             report(done, total)
@@ -132,12 +134,6 @@ def _ask(url: str, headers: dict[str, str] | None = None) -> HTTPResponse:
         response.close()
         raise NoAnswerError(f"{url}: the server sent a web page instead of the file")
     return response
-
-
-def _validator_of(response: HTTPResponse) -> str:
-    """What identifies this version of the server's file; "" if nothing does, so that it cannot be resumed."""
-    etag: str = response.headers.get("ETag", "")
-    return etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified", "")
 
 
 def _validator(tag: Path) -> str:

@@ -91,7 +91,11 @@ def _first_lines(file: File) -> list[str]:
             while len(raw) < _LONGEST_SAMPLE:
                 block = stream.read(max(_SAMPLE_BYTES, len(raw)))
                 raw += block
-                lines = _lines_of(raw, file)
+                if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+                    raise DataError(f"{file}: is UTF-16 text; convert the file to UTF-8")
+                if b"\0" in raw:
+                    raise DataError(f"{file}: is a binary file of an unknown kind; expected text, Parquet or Arrow IPC")
+                lines = re.split(r"\r\n|\r|\n", raw.decode("utf-8-sig", "surrogateescape"))
                 whole = lines if not block else lines[:-1]
                 _refuse_bytes(file, whole)
                 if not block or sum(map(_is_row, whole)) > 2:
@@ -102,15 +106,6 @@ def _first_lines(file: File) -> list[str]:
         raise DataError(f"{file}: cannot be read ({error})") from error
     sample = f"the first {_LONGEST_SAMPLE >> 20} MiB"
     raise DataError(f"{file}: {sample} hold fewer than three rows; lines may have up to {LONGEST_LINE >> 20} MiB")
-
-
-def _lines_of(raw: bytes, file: File) -> list[str]:
-    """Lines of text; bytes that are not UTF-8 are escaped."""
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError(f"{file}: is UTF-16 text; convert the file to UTF-8")
-    if b"\0" in raw:
-        raise DataError(f"{file}: is a binary file of an unknown kind; expected text, Parquet or Arrow IPC")
-    return re.split(r"\r\n|\r|\n", raw.decode("utf-8-sig", "surrogateescape"))
 
 
 def check_utf8(file: File) -> None:

@@ -121,20 +121,13 @@ def _find(source: Any, chosen: list[str]) -> Any:
         return found
     if isinstance(found, list) and found and isinstance(found[0], File):
         return found
-    if all(hasattr(found, name) for name in ("src", "dst", "t")):
-        return _from_temporal_data(found)
+    if all(hasattr(found, name) for name in ("src", "dst", "t")):  # TemporalData of PyTorch Geometric, with node ids
+        msg = None if getattr(found, "msg", None) is None else as_array(found.msg, "msg")
+        return Events(found.src, found.dst, found.t, None if msg is not None and msg.shape[1:] == (0,) else msg)
     raise DataError(
         f"cannot read a {type(found).__name__}: give a path, a table (pyarrow, pandas, polars, DuckDB) or a "
         "TemporalData; for arrays use cawn.Events(src, dst, t)"
     )
-
-
-def _from_temporal_data(data: Any) -> Events:
-    """PyTorch Geometric's TemporalData, whose nodes are numbered already."""
-    msg = None if getattr(data, "msg", None) is None else as_array(data.msg, "msg")
-    if msg is not None and msg.ndim == 2 and msg.shape[1] == 0:
-        msg = None
-    return Events(data.src, data.dst, data.t, msg)
 
 
 # The CAW authors' preprocessing: ml_NAME.csv, ml_NAME.npy (features of links) and ml_NAME_node.npy (of nodes).
@@ -153,18 +146,15 @@ def _authors_files(found: Any) -> list[FileRows]:
 def _with_features(events: Events, files: list[FileRows]) -> Events:
     """Events with their features: of a link by its `idx`, of a node by its number."""
     bases = [re.sub(r"\.csv[^/]*$", "", file.file.path) for file in files]  # which may end with .csv.gz
-    pairs = zip(bases, files, strict=True)
-    features = [_feature_rows(f"{base}.npy", "idx", _row_numbers(file)) for base, file in pairs]
+    features = []
+    for base, file in zip(bases, files, strict=True):
+        pieces, rule = file.pieces(PIECE, [file.names.index("idx")]), "expected a row number of the feature file"
+        columns = [TableColumn.at(piece.table, 0, file.origin(piece.first)).integers(rule) for piece in pieces]
+        features.append(_feature_rows(f"{base}.npy", "idx", np.concatenate(columns)))
     given = [array for array in features if array is not None]
     msg = np.concatenate(given)[events.rows].astype(np.float32) if len(given) == len(files) else None
     x = _feature_rows(f"{bases[0]}_node.npy", "node number", events.labels) if len(files) == 1 else None
     return events.replace(msg=msg, x=None if x is None else x.astype(np.float32))
-
-
-def _row_numbers(file: FileRows) -> Array:
-    """The column idx."""
-    pieces, rule = file.pieces(PIECE, [file.names.index("idx")]), "expected a row number of the feature file"
-    return np.concatenate([TableColumn.at(piece.table, 0, file.origin(piece.first)).integers(rule) for piece in pieces])
 
 
 def _feature_rows(path: str, what: str, index: Array) -> Array | None:

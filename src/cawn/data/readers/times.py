@@ -81,7 +81,12 @@ def join_times(files: Sequence[FileTimes], column: Column, block: int) -> tuple[
     unit, dtype = _common_type(files)
     row, last, is_sorted, bounds = 0, None, True, list[Any]()
     for kind, count in chain.from_iterable(file.blocks(block) for file in files):
-        t = _converted(column.read(row, count), kind, unit, dtype)
+        t = column.read(row, count)
+        if kind == _CALENDAR or kind[1] == "M":
+            dates = calendar_dates(t.view(np.int64)) if kind == _CALENDAR else t.view(kind)
+            t = dates_in_unit(dates, unit, dtype)
+        else:
+            t = t.view(kind).astype(dtype)
         if kind != dtype.str:
             column.replace(row, t.view(np.int64))
         is_sorted = is_sorted and (last is None or t[0] >= last) and bool((t[1:] >= t[:-1]).all())
@@ -104,11 +109,3 @@ def _common_type(files: Sequence[FileTimes]) -> tuple[Unit, np.dtype[Any]]:
         except DataError as error:
             raise DataError(f"{file.name}: {error}") from error
     return unit, np.dtype(np.float64 if is_float else np.int64)
-
-
-def _converted(stored: Array, kind: str, unit: Unit, dtype: np.dtype[Any]) -> Array:
-    if kind == _CALENDAR:
-        return dates_in_unit(calendar_dates(stored), unit, dtype)
-    if kind[1] == "M":
-        return dates_in_unit(stored.view(kind), unit, dtype)
-    return stored.view(kind).astype(dtype)
