@@ -71,13 +71,7 @@ def new_name(kind: str) -> str:
 
 
 def read_arrays(folder: Path, manifest: Mapping[str, Any], *, verify: bool = True, remedy: str = TRAIN_AGAIN) -> Arrays:
-    """The arrays of a folder by name, memory-mapped copy-on-write.
-
-    Args:
-        manifest: What `write_arrays` returned.
-        verify: Whether to compare checksums.
-        remedy: What to do about a damaged file.
-    """
+    """The arrays of a folder by name, memory-mapped copy-on-write; `verify`: whether to compare checksums."""
     if not folder.is_dir():
         raise StorageError(f"{folder}: missing; {remedy}")
     for name, stamp in manifest_of(folder, sorted(manifest)).items() if verify else ():

@@ -27,16 +27,11 @@ MAX_DEVIATIONS = 10.0  # standardised numbers are clipped here
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A column of attributes as read.
-
-    Args:
-        kind: A "number", a "category" (stored as codes), or the "presence" of a node in the table of nodes (1 or 0).
-        levels: The names of the codes 0, 1, 2, ... of a category.
-    """
+    """A column of attributes as read."""
 
     name: str
-    kind: Kind = "number"
-    levels: tuple[str, ...] = ()
+    kind: Kind = "number"  # or "category" (stored as codes), or "presence" of a node in the table of nodes (1 or 0)
+    levels: tuple[str, ...] = ()  # the names of the codes 0, 1, 2, ... of a category
 
 
 Columns = list[tuple[Array, Attribute]]  # the values of each

@@ -23,17 +23,11 @@ from cawn.errors import DataError, QueryError, brief
 
 @dataclass(frozen=True, slots=True)
 class NameForm:
-    """How a run writes the names of nodes.
+    """How a run writes the names of nodes."""
 
-    Args:
-        integers: Whether 7, "7" and "7.0" are the same name: all names of the training data were integers.
-        trimmed: Whether white space at the ends of a name means nothing: no name of the training data had any.
-        prefixes: In a bipartite network, what the names of sources and of destinations begin with.
-    """
-
-    integers: bool = False
-    trimmed: bool = True
-    prefixes: tuple[str, str] | None = None
+    integers: bool = False  # whether 7, "7" and "7.0" are the same name: all names of the training data were integers
+    trimmed: bool = True  # whether white space at the ends of a name means nothing: no name of the data had any
+    prefixes: tuple[str, str] | None = None  # of sources and of destinations, in a bipartite network
 
     @classmethod
     def of(cls, names: NameIndex, prefixes: tuple[str, str] | None) -> NameForm:
@@ -100,18 +94,13 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a run writes names, times and attributes.
-
-    Args:
-        attributes: The names of the link attributes as read, where they are not encoded.
-        widths: The number of inputs for each link and for each node.
-    """
+    """How a run writes names, times and attributes."""
 
     names: NameForm
     times: TimeForm
     encoder: Encoder | None = None
-    attributes: tuple[str, ...] = ()
-    widths: tuple[int, int] = (0, 0)
+    attributes: tuple[str, ...] = ()  # the names of the link attributes as read, where they are not encoded
+    widths: tuple[int, int] = (0, 0)  # the number of inputs for each link and for each node
 
     @classmethod
     def of(cls, names: NameForm, times: TimeForm, events: Events, reading: Reading) -> Form:

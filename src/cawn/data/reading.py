@@ -30,29 +30,19 @@ _NODES = ("node", "nodeid", "name", "id")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The columns and conventions of a file or table of links; None where not given, or not recorded.
+    """The columns and conventions of a file or table of links; None where not given, or not recorded."""
 
-    Args:
-        src, dst, time: Columns, by name, or by position where there is no header.
-        msg: Columns of link attributes.
-        categorical: Those of them that hold categories.
-        weight, negative, link_id: Columns of link weights, of the user's negatives and of link ids.
-        bipartite: Whether a source and a destination of the same name are different nodes.
-        dates: Whether times were written as dates; the events have them as Unix time.
-        unit: The unit of times that were dates: seconds, unless seconds would round some of them.
-    """
-
-    src: Column | None = None
+    src: Column | None = None  # by name, or by position where there is no header
     dst: Column | None = None
     time: Column | None = None
-    msg: tuple[Column, ...] = ()
-    bipartite: bool | None = None
-    dates: bool = False
+    msg: tuple[Column, ...] = ()  # link attributes
+    bipartite: bool | None = None  # whether a source and a destination of the same name are different nodes
+    dates: bool = False  # whether times were written as dates; the events have them as Unix time
     weight: Column | None = None
-    negative: Column | None = None
+    negative: Column | None = None  # the user's negatives
     link_id: Column | None = None
-    categorical: tuple[Column, ...] = ()
-    unit: Unit = "s"
+    categorical: tuple[Column, ...] = ()  # those of `msg` that hold categories
+    unit: Unit = "s"  # of times that were dates: seconds, unless seconds would round some of them
 
     @classmethod
     def of(cls, *, msg: Any = None, categorical: Any = None, bipartite: bool | None = None, **columns: Any) -> Reading:
@@ -116,16 +106,11 @@ def _check_column(role: str, column: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The columns of a file or table.
+    """The columns of a file or table."""
 
-    Args:
-        where: The file, for messages.
-        is_given: Whether the names are those of the file, and not made up.
-    """
-
-    where: str
+    where: str  # the file, for messages
     names: list[str]
-    is_given: bool = True
+    is_given: bool = True  # whether the names are those of the file, and not made up
 
     def find(self, role: str, column: Column) -> int:
         """The position of a column given by name or position."""

@@ -268,19 +268,12 @@ class TimeForm:
 
     Numbers are in the data's unit. Where the data has dates, or numbers that can only be Unix seconds, dates are
     accepted as well: datetime64, ISO text, or integers such as 20160123 outside the range of the training data.
-
-    Args:
-        dates: Whether dates are accepted.
-        unit: The unit of times that were dates.
-        dtype: "int64" or "float64".
-        first: The first time of the training data; None without links.
-        last: The last one.
     """
 
-    dates: bool
-    unit: Unit
-    dtype: str
-    first: int | float | None = None
+    dates: bool  # whether dates are accepted
+    unit: Unit  # of times that were dates
+    dtype: str  # "int64" or "float64"
+    first: int | float | None = None  # time of the training data; None without links
     last: int | float | None = None
 
     @classmethod

@@ -39,16 +39,13 @@ class Update(NamedTuple):
 class Rules:
     """Which links are accepted.
 
-    Args:
-        late: Whether links may be older than the newest one.
-        max_ahead: How far links may be ahead: of the clock, in seconds, where the data has dates (by default a day);
-            else of the newest link, in the data's unit (by default ten times the span of the links).
-        once: Whether a link that the history has already, with the same ends, time and attributes, is skipped.
+    Links may be ahead of the clock, in seconds, where the data has dates (by default a day); else of the newest link,
+    in the data's unit (by default ten times the span of the links).
     """
 
-    late: bool = True
+    late: bool = True  # whether links may be older than the newest one
     max_ahead: float | None = None
-    once: bool = False
+    once: bool = False  # whether a link that the history has, with the same ends, time and attributes, is skipped
 
 
 class NewLinks(NamedTuple):

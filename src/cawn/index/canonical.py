@@ -40,11 +40,7 @@ def in_order(t: Array, keys: Array) -> Array:
 
 
 class CanonicalOrder:
-    """The keys by which simultaneous links are sorted. Only one thread may use it.
-
-    Args:
-        attributes: Whether attributes may order simultaneous links.
-    """
+    """The keys by which simultaneous links are sorted, with `attributes` or without. Only one thread may use it."""
 
     def __init__(self, events: Events, *, attributes: bool) -> None:
         self._attributes, self._state, self._checkpoints = attributes, _NO_LINKS, list[_State]()

@@ -58,13 +58,9 @@ def write_index(
     """Write one .npy file for each array of the index to an existing folder; returns the names of the arrays.
 
     Args:
-        events: Links, memory-mapped if there are more than fit into memory.
-        alphas: The decays.
         unit: The unit of time of the model.
-        parts: The features of pairs whose lists are needed.
         memory: Bytes of memory that may be used, besides what the process has in use already.
         attributes: Whether attributes of links may order simultaneous ones.
-        report: Shows the progress of each stage.
     """
     check_size(events)
     decays, decay = np.array(alphas), parts.decay(unit)

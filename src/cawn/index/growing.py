@@ -25,16 +25,13 @@ from cawn.kernels.keys import pair_key
 
 
 class GrowingIndex:
-    """The writer of an index. Only one thread may use it; any number may read the versions it returns.
-
-    Args:
-        events: The links so far.
-        index: Their index.
-        attributes: Whether attributes may order simultaneous links.
-        own: Whether the index has room to grow and nobody else extends it; else it is copied.
-    """
+    """The writer of an index. Only one thread may use it; any number may read the versions it returns."""
 
     def __init__(self, events: Events, index: Index, *, attributes: bool = True, own: bool = False) -> None:
+        """Of the links so far; `attributes` may order simultaneous ones.
+
+        `own`: whether the index has room to grow and nobody else extends it; else it is copied.
+        """
         held = index if own else index.flat()
         self._lists = {kind: GrowingLists(kind, held) for kind in KINDS if kind.name in held.kinds}
         nodes = self._lists[NODES]

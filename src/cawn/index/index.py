@@ -29,22 +29,17 @@ MAX_EVENTS = 2**30
 class Index:
     """The lists of some kinds, as of one version. Immutable.
 
-    Args:
-        t: The times of all links [E].
-        alphas: The decays of walks and rates.
-        decay: That of transitions.
-        kinds: The arrays of each kind by name: its columns, "span" and "sums", "keys" and "slots" if it is keyed, and
-            "chain" if lists have room to grow. Where transitions are counted, `ALL` has "totals", the decayed count
-            of all links at the end of every block, and "firsts", the first entry of each node, ascending.
-        version: Counts the changes of an index that grows.
+    The arrays of each kind are its columns, "span" and "sums", "keys" and "slots" if it is keyed, and "chain" if lists
+    have room to grow. Where transitions are counted, `ALL` has "totals", the decayed count of all links at the end of
+    every block, and "firsts", the first entry of each node, ascending.
     """
 
-    t: Array
+    t: Array  # the times of all links [E]
     num_nodes: int
-    alphas: Array
-    decay: float
+    alphas: Array  # the decays of walks and rates
+    decay: float  # that of transitions
     kinds: dict[str, Columns]
-    version: int = 0
+    version: int = 0  # counts the changes of an index that grows
 
     @classmethod
     def of(

@@ -99,12 +99,6 @@ def stored_index(
     """The index of these events, memory-mapped from the index folder they were read from.
 
     None if they are not all links of such a folder, or if its index is for other settings; a warning says which.
-
-    Args:
-        alphas: The decays.
-        unit: The unit of time of the model.
-        parts: The features of pairs that need an index.
-        attributes: Whether attributes may order simultaneous links.
     """
     stored = matching_index(events)
     if stored is None:

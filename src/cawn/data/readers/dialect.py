@@ -45,12 +45,7 @@ class Dialect:
 
 
 def sniff(file: File, delimiter: str | None = None, header: bool | None = None, *, columns: int = 3) -> Dialect:
-    """Guess the layout from the first lines.
-
-    Args:
-        delimiter, header: Overrule the guess.
-        columns: How many columns to expect, at least.
-    """
+    """Guess the layout, of at least so many columns, from the first lines, as far as it is not given."""
     if delimiter is not None and not (isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii()):
         raise DataError(f"delimiter={brief(delimiter)}: give a single character")
     if header is not None and not isinstance(header, bool):

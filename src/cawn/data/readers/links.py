@@ -50,18 +50,12 @@ class Kinds:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """The rows of one file or table of links, looked at but not read yet.
-
-    Args:
-        layout: Of the needed columns among all.
-        reading: As far as it is known before the rows are read.
-        zeros_mean_none: Whether attributes that are all zero mean that there are none, as in JODIE's files.
-    """
+    """The rows of one file or table of links, looked at but not read yet."""
 
     rows: Rows
-    layout: Layout
-    reading: Reading
-    zeros_mean_none: bool
+    layout: Layout  # of the needed columns among all
+    reading: Reading  # as far as it is known before the rows are read
+    zeros_mean_none: bool  # whether attributes that are all zero mean that there are none, as in JODIE's files
 
     @classmethod
     def of(cls, rows: Rows, wanted: Reading) -> Links:

@@ -197,19 +197,13 @@ def resident_bytes() -> int:
 
 
 def write_columns(source: Any, folder: Path, limits: Limits, report: ShowProgress = progress, **options: Any) -> Events:
-    """Read a log in pieces, write its columns to an existing folder, and return them, memory-mapped.
+    """Read a log in pieces, write its columns to an existing folder without any, and return them, memory-mapped.
 
     Each array of the events is in a file NAME.npy: src, dst, t, of `PER_LINK` and x those that the log has, rows (only
     if the log was not sorted by time), and those of a `NameIndex`. They are what `cawn.read(source, **options)` gives
     in memory. Nothing is read from the files before it is used; names become `labels` when these are asked for.
 
-    Args:
-        source: What `cawn.read` takes. A table is in memory already, and so are files of the CAW authors'
-            preprocessing, with arrays of features.
-        folder: Without such files yet.
-        limits: Of what is held in memory at once; see `limits_of`.
-        report: Shows progress.
-        options: Those of `cawn.read`.
+    A table is in memory already, and so are files of the CAW authors' preprocessing, with arrays of features.
 
     Raises:
         DataError: As `cawn.read`.

@@ -86,13 +86,9 @@ class PairFile(TableFile):
         timed: bool = True,
         header: bool | None = None,
     ) -> PairFile:
-        """Look at the beginning of a file.
+        """Look at the beginning of a file, which must have times if it is `timed`.
 
-        Args:
-            wanted: The columns that the user gave.
-            recorded: Those of the links a run was trained on, used where the file has them and the user gave none.
-            timed: Whether the file must have a column of times.
-            header: Whether text has a header; guessed if None.
+        `recorded` columns, of the links a run was trained on, are used where the user gave none and the file has them.
         """
         rows = open_rows(path, header=header, columns=2)
         rows = rows.with_keys([key for key, _ in rows.file.partitions if key not in rows.names])

@@ -27,9 +27,7 @@ def sort_by_time(
 
     Args:
         columns: With their times as `t`; they are removed. A column `rows` of positions is added.
-        store: Where the new columns are, and those in between.
         convert: Applied to the sorted values of each column.
-        report: Is called with the number of sorted rows.
     """
     columns = {"t": columns["t"]} | columns
     kinds: dict[str, tuple[Any, ...]] = {name: (column.dtype, *column.row_shape) for name, column in columns.items()}

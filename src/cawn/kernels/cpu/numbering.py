@@ -143,12 +143,10 @@ def number(names: Names, held: Names, slots: Array, small: Array, size: int, ids
     """Number names from position `first` on; new names are added to those held.
 
     Args:
-        names: What is numbered.
         held: The names that have numbers, with room for more.
         slots: A power of two of them.
         small: The number plus 1 of each integer from 0 that is known, which is found faster here; else 0.
         size: How many names are held.
-        ids: The numbers of the names, [n].
 
     Returns:
         The position of the first name for which there is no room, or n, and how many names are held now.

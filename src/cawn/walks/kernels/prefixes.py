@@ -45,12 +45,7 @@ class Level(NamedTuple):
 
 
 def share_prefixes(walks: Walks, rows: Array, threads: int | None = None) -> tuple[Array, list[Level]]:
-    """The distinct count vectors [K, L] and the distinct prefixes of B pairs.
-
-    Args:
-        walks: The walks of Q queries.
-        rows: [B, 2] the query of each side of each pair.
-    """
+    """The distinct count vectors [K, L] and the distinct prefixes of B pairs; `rows` [B, 2] are their queries."""
     B, M = len(rows), walks[0].shape[1]
     pieces = max(1, min(num_threads(threads), B // _PAIRS_PER_TASK))
     bounds = np.linspace(0, B, pieces + 1).astype(int).tolist()
@@ -202,10 +197,8 @@ def number_distinct(
 ) -> int:
     """Number the distinct rows (parent, step, own, other) in order of appearance; returns how many there are.
 
-    Args:
-        table: Hash table with more slots than rows: a power of two, all -1.
-        row: [n] out: the number of each row.
-        first: [n] out: where each number first appears.
+    Written: `row`, the number of each [n]; `first`, where each number first appears [n]; and `table`, of their hashes,
+    with more slots than rows: a power of two, all -1.
     """
     mask, size = table.size - 1, 0
     for n in range(parent.size):
