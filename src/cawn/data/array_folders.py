@@ -40,11 +40,8 @@ _LEFT, _RIGHT = np.uint64(31), np.uint64(33)
 def write_arrays(parent: Path, kind: str, arrays: Arrays, stored: FindFile = lambda _: None) -> tuple[str, Manifest]:
     """Write one .npy file for each array to a new folder `kind`-...; returns its name and its manifest.
 
-    Nothing refers to the folder yet, so it need not be written atomically.
-
-    Args:
-        stored: Returns the file that an array is mapped from and its stamp, if there is one: the new folder then gets
-            a hard link to this file, or a copy where it is on another disk.
+    Nothing refers to the folder yet, so it need not be written atomically. `stored` finds the file that an array is
+    mapped from, and its stamp: the new folder then gets a hard link to it, or a copy where it is on another disk.
     """
     folder, linked = parent / new_name(kind), dict[str, Stamp | None]()
     with storing(folder):

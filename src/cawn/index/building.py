@@ -102,7 +102,7 @@ def _build_others(
             keys, rows = number_keys(rows)
             num_rows = len(keys)
         span, position, size = kernels.lay_out(constant(rows), num_rows, room)
-        columns = empty_columns(kind, size, 0, kind.decays(alphas, decay), room=room)
+        columns = empty_columns(kind, size, 0, len(kind.decays(alphas, decay)), room=room)
         for name, values in zip(kind.columns, (link, *rest), strict=True):
             columns[name][position] = values
         build_sums(kind, span, columns, events.t, kind.decays(alphas, decay), threads)
@@ -113,11 +113,11 @@ def _build_others(
 
 
 def empty_columns(
-    kind: Kind, size: int, num_decays: int, decays: Array, times: Any = np.int64, *, room: bool
+    kind: Kind, size: int, num_decays: int, num_sums: int, times: Any = np.int64, *, room: bool
 ) -> Columns:
     """The columns of `size` entries, and their sums; with `room` for more, memory that is not taken before it is
     written to."""
-    shapes = kind.arrays(max(ROOM * size, LEAST) if room else size, 0, num_decays, len(decays), times)
+    shapes = kind.arrays(max(ROOM * size, LEAST) if room else size, 0, num_decays, num_sums, times)
     found: Columns = {name: np.empty(*shapes[name]) for name in kind.columns}
     found["sums"] = np.zeros(*shapes["sums"])
     return found
@@ -128,7 +128,7 @@ def _build_nodes(events: Events, alphas: Array, decay: float, threads: int | Non
     nodes, _ = kernels.both_ends(events.src, events.dst, np.arange(len(events), dtype=np.int32))
     span, position, size = kernels.lay_out(constant(nodes), num_nodes, room)
     newest, count = np.empty(num_nodes, events.t.dtype), np.zeros((num_nodes, 2), np.int32)
-    columns = empty_columns(NODES, size, len(alphas), decays, events.t.dtype, room=room)
+    columns = empty_columns(NODES, size, len(alphas), len(decays), events.t.dtype, room=room)
     time, hop, logsum = (columns[name] for name in NODES.columns)
     kernels.fill_nodes(events.src, events.dst, events.t, 0, newest, count, position, time, hop)
     del nodes, position
@@ -185,6 +185,17 @@ def move_lists(kind: Kind, before: Columns, after: Columns, moved_from: Array, s
         bits, old, new = kind.bits if name == "sums" else 0, constant(before[name]), after[name]
         tables, width = (len(old), 1) if name == "logsum" else (1, math.prod(old.shape[1:]))
         kernels.move_rows(old.reshape(tables, -1), new.reshape(tables, -1), width, bits, moved_from, start, count)
+
+
+def moved_lists(
+    kind: Kind, before: Columns, moved_from: Array, start: Array, count: Array, size: int, *, room: bool = False
+) -> Columns:
+    """`move_lists` to new columns with places for `size` entries."""
+    times = before["time"].dtype if "time" in before else np.int64
+    shape = size, len(before.get("logsum", ())), before["sums"].shape[1]
+    after = empty_columns(kind, *shape, times, room=room)
+    move_lists(kind, before, after, moved_from, start, count)
+    return after
 
 
 def _tasks(span: Array) -> list[int]:

@@ -130,8 +130,8 @@ class _Writer:
         types += [(np.dtype(dtype), *shape[1:]) for shape, dtype in map(shapes.__getitem__, names)]
         with self._runs(types, 2 * len(t)) as runs:
             with self.report(f"dividing {kind.name}", len(t)) as show:
-                entries = (self._columns(given, names) for given in streams.of(kind))
-                for done in in_order(runs.write, runs.numbered(entries), self.threads):
+                every = (each if len(each) == len(types) else (*each, t[each[1] >> 1]) for each in streams.of(kind))
+                for done in in_order(runs.write, runs.numbered(every), self.threads):
                     show(min(done, len(t)))
             groups, done = runs.groups(0, 1 << 62 if kind.keyed else num_rows), 0
             with self.report(f"sorting {kind.name}", runs.size) as show, ExitStack() as stack:
@@ -146,10 +146,6 @@ class _Writer:
                     file.finish()
         if kind.keyed:
             self._write_slots(kind)
-
-    def _columns(self, given: tuple[Array, ...], names: tuple[str, ...]) -> list[Array]:
-        """The row or key of each entry, and the columns of these names, the last of which may be its time."""
-        return [*given] if len(given) > len(names) else [*given, self.events.t[given[1] >> 1]]
 
     def _runs(self, types: list[ColumnType], most: int) -> Runs:
         """Runs of as many entries as memory allows for."""

@@ -8,11 +8,11 @@ import numpy as np
 
 from cawn.checks import Array
 from cawn.data.columns import with_room
-from cawn.index.building import LEAST, ROOM, Columns, as_lists, empty_columns, hash_table, link_column, move_lists
+from cawn.index.building import LEAST, ROOM, Columns, as_lists, hash_table, link_column, move_lists, moved_lists
 from cawn.index.index import Index
 from cawn.index.kernels import building, growth
 from cawn.index.kernels.growth import CHAIN, ENTRIES, UNUSED, Added, Extension, Ties
-from cawn.index.kernels.lists import LENGTH, START_BITS, Lists, slots_for, visible_lists
+from cawn.index.kernels.lists import LENGTH, START_BITS, slots_for, visible_lists
 from cawn.index.kinds import Kind
 
 _UNUSED = 0.4  # of the entries, from which on lists are moved together; links that are not late leave fewer
@@ -68,10 +68,11 @@ class GrowingLists:
         size = int(every.max(initial=-1)) + 1
         self._make_rows(size)
         self._new_size = max(self._new_size, 0 if self.kind.keyed else size)
-        which, order, *lists = growth.plan(every, len(rows), self.span)
-        row, more, keep, start, *_ = extension = Extension(*lists)
+        which, order, *fields = growth.plan(every, len(rows), self.span)
+        row, more, keep, start, *_ = extension = Extension(*fields)
         if is_late:
-            keep[:] = np.minimum(keep, visible_lists(self._lists(), row, num_links)[1])
+            lists = as_lists(self.kind, self._arrays(), self._decays, _NEWEST)
+            keep[:] = np.minimum(keep, visible_lists(lists, row, num_links)[1])
         if ties is not None:
             growth.find_places(ties, which, self.link, start, keep, more)
         if self._used[CHAIN] + len(row) > len(self._chain):
@@ -117,10 +118,6 @@ class GrowingLists:
         used: int = int(self._used[ENTRIES]) * per_entry + self.size * per_row + self._slots.nbytes
         return used
 
-    def _lists(self) -> Lists:
-        """All that is published, as kernels read it."""
-        return as_lists(self.kind, self._arrays(), self._decays, _NEWEST)
-
     def _arrays(self) -> Columns:
         keyed = {"keys": self._keys, "slots": self._slots} if self.kind.keyed else {}
         return self.columns | {"span": self.span, "chain": self._chain} | keyed
@@ -139,11 +136,9 @@ class GrowingLists:
         span = self.span[: self.size]
         before, count = span >> START_BITS, span & LENGTH
         ends = np.append(0, np.cumsum(rooms_for(count)))
-        size, num_decays = max(int(ends[-1]), -(-needed // ROOM)), len(self.columns.get("logsum", ()))
-        times = self.columns["time"].dtype if "time" in self.columns else np.int64
-        columns = empty_columns(self.kind, size, num_decays, self._decays, times, room=True)
-        move_lists(self.kind, self.columns, columns, before, ends[:-1], count)
-        self.columns, self.span = columns, np.zeros(len(self.span), np.int64)
+        size = max(int(ends[-1]), -(-needed // ROOM))
+        self.columns = moved_lists(self.kind, self.columns, before, ends[:-1], count, size, room=True)
+        self.span = np.zeros(len(self.span), np.int64)
         self.span[: self.size] = ends[:-1] << START_BITS | count
         self._chain, self._used[:] = np.empty_like(self._chain), (ends[-1], 0, 0)
         self._used_before = self._used.copy()

@@ -15,7 +15,7 @@ import numpy as np
 from cawn.checks import Array
 from cawn.data.events import Events
 from cawn.errors import QueryError
-from cawn.index.building import Columns, as_lists, build_lists, hash_table, move_lists
+from cawn.index.building import Columns, as_lists, build_lists, hash_table, moved_lists
 from cawn.index.kernels import building
 from cawn.index.kernels.lists import EXACT, START_BITS, Lists, constant, visible_lists
 from cawn.index.kernels.nodes import Nodes
@@ -120,10 +120,8 @@ class Index:
         lists, held = self.lists(kind), self.kinds[kind.name]
         first, size = visible_lists(lists, rows, len(self.t))
         start = np.cumsum(size) - size
-        shapes = kind.arrays(int(size.sum()), len(rows), len(self.alphas), len(lists.decays), self.t.dtype)
         columns: Columns = {"span": start << START_BITS | EXACT | size}
-        columns |= {name: np.zeros(*shapes[name]) for name in (*kind.columns, "sums")}
-        move_lists(kind, held, columns, first, start, size)
+        columns |= moved_lists(kind, held, first, start, size, int(size.sum()))
         if kind.keyed:
             columns["keys"] = lists.keys[rows]
             columns["slots"] = hash_table(columns["keys"])

@@ -46,19 +46,12 @@ class Piece:
 
 
 class Rows(ABC):
-    """The rows of a file or table.
+    """The rows of a file or table."""
 
-    Attributes:
-        header: Names of the columns; those of folders KEY=VALUE follow those of the file.
-        dialect: Of text.
-        size: In bytes.
-        rounds: Whether large integers may have become floats when they were parsed.
-    """
-
-    header: Header
-    dialect: Dialect | None = None
-    size: float
-    rounds = False
+    header: Header  # names of the columns; those of folders KEY=VALUE follow those of the file
+    dialect: Dialect | None = None  # of text
+    size: float  # in bytes
+    rounds = False  # whether large integers may have become floats when they were parsed
 
     @property
     def name(self) -> str:
