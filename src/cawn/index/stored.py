@@ -14,6 +14,7 @@ from cawn.errors import DataError, StorageError
 from cawn.index.features import PairParts
 from cawn.index.index import Index
 from cawn.index.kernels import checking
+from cawn.index.kernels.lists import FREE
 from cawn.index.kinds import ALL, KINDS, NEXT, NODES, PAIRS, PARTNERS, TOTAL_BITS, WAYS, Kind
 
 _ROUNDING = 1e-9
@@ -83,7 +84,8 @@ def _check_kind(index: Index, kind: Kind) -> None:
     if kind.keyed:
         keys = columns["keys"]
         require(bool((keys[1:] > keys[:-1]).all()), f"{kind.name}.keys are not sorted")
-        require(checking.slots_are_free(columns["slots"], len(keys)), f"{kind.name}.slots are damaged")
+        check_range(columns["slots"], f"{kind.name}.slots", FREE, len(keys))
+        require(np.count_nonzero(columns["slots"] >= 0) == len(keys), f"{kind.name}.slots are damaged")
 
 
 def check_sums(values: Array, name: str, low: float, high: float) -> None:

@@ -13,6 +13,8 @@ from cawn.data.events import Events
 from cawn.errors import QueryError
 from cawn.index.index import Index
 from cawn.index.kernels import nodes as kernels
+from cawn.index.kernels.lists import visible_lists
+from cawn.index.kinds import NODES
 from cawn.walks.kernels.sampling import sample_walks
 from cawn.walks.sampling import RecentLinks, Sampler, check_alphas, query_arrays
 
@@ -81,7 +83,10 @@ class History(Sampler):
 
     def links_of(self, node: int, k: int) -> tuple[int, npt.NDArray[np.int64]]:
         """The number of links of a node, and the ids of the first and of the last k, in the order of time."""
-        return kernels.links_of(self.index.nodes, node, k)
+        lists = self.index.every[NODES]
+        (start,), (size,) = visible_lists(lists, np.array([node]), len(self.index.t))
+        last = lists.link[start + max(size - k, 0) : start + size]
+        return int(size), np.append(lists.link[start : start + (size > k)], last).astype(np.int64) >> 1
 
     def recent(self, nodes: npt.ArrayLike, t: npt.ArrayLike, k: int) -> RecentLinks:
         """The last k links of each node strictly before t, newest first."""

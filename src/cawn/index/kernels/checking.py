@@ -30,14 +30,3 @@ def hops_are_sound(span: Array, hop: Array, time: Array, t: Array) -> bool:
         if time[i] != t[link >> 1]:
             return False
     return True
-
-
-@njit
-def slots_are_free(slots: Array, num_keys: int) -> bool:
-    """Whether every key has one slot, and at least one slot is free."""
-    used = 0
-    for slot in slots:
-        if slot >= num_keys or slot < -1:
-            return False
-        used += slot >= 0
-    return used == num_keys

@@ -252,7 +252,7 @@ def slots_for(size: int) -> Array:
 @njit
 def home_slots(keys: Array, mask: int) -> Array:
     """The slot of each key in a hash table without others."""
-    found = np.empty(keys.size, np.int32)
+    found = np.empty(keys.size, np.int64)
     for i in range(keys.size):
         found[i] = first_slot(keys[i], mask)
     return found

@@ -65,18 +65,3 @@ def recent_links(index: Nodes, nodes: Array, t: Array, out_nodes: Array, out_t: 
             i = start + seen - 1 - k
             out_nodes[q, k], out_t[q, k] = index.hop[i, NODE], index.time[i]
             out_events[q, k] = link[i] >> 1
-
-
-@njit
-def links_of(index: Nodes, node: int, k: int) -> tuple[int, Array]:
-    """The number of links of a node, and the first and the last k of them, in the order of time."""
-    link = index.hop[:, LINK]
-    start, size = find_list(index.span, link, index.chain, index.version, node)
-    size = count_below(link, start, size, index.num_links)
-    last = min(k, size)
-    found = np.empty(last + (last < size), np.int64)
-    if size > 0:
-        found[0] = link[start] >> 1
-    for i in range(last):
-        found[found.size - last + i] = link[start + size - last + i] >> 1
-    return size, found
