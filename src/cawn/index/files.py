@@ -19,7 +19,7 @@ import numpy as np
 from cawn.checks import Array
 from cawn.data.columns import ArrayFile, Store, blocks, release_pages, steps, write_array
 from cawn.data.events import Events
-from cawn.data.runs import ColumnType, Group, Runs, in_order
+from cawn.data.sorting import ColumnType, Group, Runs, in_order
 from cawn.devices import release_freed_memory
 from cawn.errors import QueryError
 from cawn.files import storing, temporary_folder

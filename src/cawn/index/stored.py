@@ -13,8 +13,8 @@ from cawn.data.stored import StoredIndex, check_array, check_range, matching_ind
 from cawn.errors import DataError, StorageError
 from cawn.index.features import PairParts
 from cawn.index.index import Index
-from cawn.index.kernels import checking
-from cawn.index.kernels.lists import FREE
+from cawn.index.kernels.lists import FREE, spans_are_inside
+from cawn.index.kernels.nodes import hops_are_sound
 from cawn.index.kinds import ALL, KINDS, NEXT, NODES, PAIRS, PARTNERS, TOTAL_BITS, WAYS, Kind
 
 _ROUNDING = 1e-9
@@ -71,10 +71,10 @@ def _check_kind(index: Index, kind: Kind) -> None:
     for name, (shape, dtype) in shapes.items():
         array = check_array(columns, name, dtype, len(shape))
         require(array.shape == shape, f"{kind.name}.{name} has shape {array.shape}")
-    require(checking.spans_are_inside(span, size), f"{kind.name}.span points outside the lists")
+    require(spans_are_inside(span, size), f"{kind.name}.span points outside the lists")
     check_sums(columns["sums"], f"{kind.name}.sums", 0, size)
     if kind is NODES:
-        sound = checking.hops_are_sound(span, columns["hop"], columns["time"], index.t)
+        sound = hops_are_sound(span, columns["hop"], columns["time"], index.t)
         require(sound, "nodes.hop and nodes.time are not those of the links")
         check_sums(columns["logsum"], "nodes.logsum", 0, float(np.log(max(size, 1))))
     else:

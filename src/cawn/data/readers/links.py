@@ -20,10 +20,10 @@ from cawn.data.columns import Column, Store, steps
 from cawn.data.events import NO_NEGATIVE, Events
 from cawn.data.names import NameIndex, parse_integers, string_buffers
 from cawn.data.readers.rows import Piece, Rows
-from cawn.data.readers.sorting import ROWS, sort_by_time
 from cawn.data.readers.tables import AttributeReader, ReadAgainError, TableColumn
 from cawn.data.readers.times import FileTimes, join_times
 from cawn.data.reading import Layout, Reading, find_layout, name_prefixes
+from cawn.data.sorting import ROWS, sort_by_time
 from cawn.data.times import format_as_read, usual
 from cawn.errors import DataError, QueryError, brief
 from cawn.kernels.cpu.numbering import rank_by_appearance

@@ -24,9 +24,9 @@ from cawn.data.readers.files import File, find_files
 from cawn.data.readers.links import Limits, Links, Log, read_log
 from cawn.data.readers.nodes import NodeTable
 from cawn.data.readers.rows import PIECE, FileRows, TableInMemory, open_rows
-from cawn.data.readers.sorting import ROWS
 from cawn.data.readers.tables import TableColumn
 from cawn.data.reading import Column, Reading, column_list, partition_columns
+from cawn.data.sorting import ROWS
 from cawn.data.stored import READ_AGAIN, is_columns, is_index, read_columns, read_stored, write_columns_description
 from cawn.errors import DataError, QueryError, brief
 from cawn.files import LOCK, FolderLock, make_folder, storing, sync, temporary_folder

@@ -194,6 +194,18 @@ def block_rows(entries: int, bits: int) -> int:
     return (entries >> bits) + 2
 
 
+@njit
+def spans_are_inside(span: Array, size: int) -> bool:
+    """Whether spans are those of lists one after the other that fill `size` entries."""
+    start = 0
+    for row in range(span.size):
+        length = span[row] & LENGTH
+        if span[row] != (start << START_BITS | EXACT | length):
+            return False
+        start += length
+    return start == size
+
+
 # The hash table of keys. Linear probing; entries are never removed.
 
 

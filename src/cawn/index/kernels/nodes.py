@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cawn.checks import Array
-from cawn.index.kernels.building import LINK, NODE
-from cawn.index.kernels.lists import count_before, count_below, find_list
+from cawn.index.kernels.building import CUT, LINK, NODE
+from cawn.index.kernels.lists import LENGTH, count_before, count_below, find_list
 from cawn.kernels.jit import njit, reader
 
 
@@ -65,3 +65,15 @@ def recent_links(index: Nodes, nodes: Array, t: Array, out_nodes: Array, out_t: 
             i = start + seen - 1 - k
             out_nodes[q, k], out_t[q, k] = index.hop[i, NODE], index.time[i]
             out_events[q, k] = link[i] >> 1
+
+
+@njit
+def hops_are_sound(span: Array, hop: Array, time: Array, t: Array) -> bool:
+    """Whether every hop leads to a node, to no more entries than its list has, and has the time of its link."""
+    for i in range(len(hop)):
+        node, link, cut = hop[i, NODE], hop[i, LINK], hop[i, CUT]
+        if not (0 <= node < span.size and 0 <= link < 2 * t.size and 0 <= cut <= span[node] & LENGTH):
+            return False
+        if time[i] != t[link >> 1]:
+            return False
+    return True
