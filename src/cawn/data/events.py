@@ -95,11 +95,8 @@ class Events:
 
     @classmethod
     def of_arrays(cls, num_nodes: int, arrays: dict[str, Array]) -> Events:
-        """Events of arrays that were checked and sorted, and may be memory-mapped; none is read here.
-
-        Args:
-            arrays: src, dst, t, and where there are any, other `COLUMNS`, rows and those of a `NameIndex`.
-        """
+        """Events of arrays that were checked and sorted, and may be memory-mapped; none is read here: src, dst, t, and
+        where there are any, other `COLUMNS`, rows and those of a `NameIndex`."""
         events = cls.__new__(cls)
         events.num_nodes, events._labels, events._rows = num_nodes, None, arrays.get("rows", range(len(arrays["src"])))
         events._names = NameIndex(arrays) if "names" in arrays or "name_ends" in arrays else None

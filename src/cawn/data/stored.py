@@ -100,10 +100,8 @@ def _holds(path: Any, name: str) -> bool:
 def read_stored(folder: Path, *, verify: bool = False) -> Events:
     """The links of an index folder, memory-mapped; `events.stored` leads to their index.
 
-    The checksums of the links are compared, and those of the index when it is used.
-
-    Args:
-        verify: Whether to compare all checksums now, and to check the values of the links as well.
+    The checksums of the links are compared, and those of the index when it is used; with `verify`, all are compared
+    now, and the values of the links are checked as well.
     """
     stored = StoredIndex(folder, read_description(folder))
     arrays = stored.network

@@ -55,19 +55,15 @@ def build_lists(
     threads: int | None,
     room: bool,
 ) -> dict[str, Columns]:
-    """The arrays of each kind by name, lists one after the other.
-
-    Args:
-        attributes: Whether attributes may order simultaneous links.
-        room: Whether lists have room to grow, as `GrowingLists` has them.
-    """
+    """The arrays of each kind by name, lists one after the other, or with room to grow, as `GrowingLists` has them;
+    `attributes` may order simultaneous links."""
     found, given = dict[str, Columns](), (events, alphas, decay, threads, room)
     with ThreadPoolExecutor(1) as other:  # building nodes takes about as long as all else
         if NODES in kinds:
             nodes = other.submit(_build_nodes, *given)
             if not room or num_threads(threads) == 1:  # with less memory
                 nodes.result()
-        others = _build_others([kind for kind in kinds if kind is not NODES], *given, attributes=attributes)
+        others = _build_others([kind for kind in kinds if kind is not NODES], *given, attributes)
         if NODES in kinds:
             found[NODES.name] = nodes.result()
     chain = {"chain": np.empty((LEAST, 2), np.int64)} if room else {}
@@ -81,7 +77,6 @@ def _build_others(
     decay: float,
     threads: int | None,
     room: bool,
-    *,
     attributes: bool,
 ) -> dict[str, Columns]:
     """The arrays of all kinds but nodes."""

@@ -44,11 +44,7 @@ class DevicePairFeatures:
         self.parts, self.index = parts, index
 
     def fill(self, src: Tensor, dst: Tensor, t: Tensor, unit: Tensor, out: Tensor) -> None:
-        """Write the features [B, `PairParts.width`] of the pairs (src, dst) at times t, [B] each.
-
-        Args:
-            unit: [1] float64, the unit of time.
-        """
+        """Write the features [B, `PairParts.width`] of the pairs (src, dst) at times t, [B] each; unit [1] float64."""
         parts, index, B, D = self.parts, self.index, len(src), len(self.index.alphas)
         sizes = B, len(index.t), len(index.nodes.span)
         rates, sequences = (pairs[B <= _FEW] for pairs in _PAIRS.values())

@@ -19,11 +19,9 @@ Entries = Iterator[tuple[Array, ...]]  # row or key, then the columns of the kin
 
 
 class Streams:
-    """Reads links in blocks, in memory or from files, and yields their entries.
+    """Reads links in blocks of about `block`, in memory or from files, and yields their entries.
 
-    Args:
-        block: Links of a block, about.
-        order: Empty; gets the canonical order of links (`data.ties`), if some are simultaneous.
+    `order` is empty, and gets the canonical order of links (`data.ties`), if some are simultaneous.
     """
 
     def __init__(self, events: Events, block: int, order: Column) -> None:

@@ -37,8 +37,7 @@ def index_of(
 ) -> Index:
     """The index of these events that `arrays` are; raises DataError where compiled code could not read them.
 
-    Args:
-        decay: That of the transitions in `arrays`, which may be there although `parts` do not need them.
+    `decay` is that of the transitions in `arrays`, which may be there although `parts` do not need them.
     """
     found = dict[str, Arrays]()
     for name in array_names(parts.kinds):

@@ -43,8 +43,7 @@ class Tally(NamedTuple):
     def decayed(self, t: Array, scale: float) -> Array:
         """The sum of exp(-age / scale) over the occurrences of its key so far, at the time of each occurrence: [n].
 
-        Args:
-            t: The time of each link of the network.
+        `t` are the times of all links.
         """
         return decayed_counts(self.starts, t[self.links], scale)
 

@@ -24,11 +24,9 @@ NEVER = np.iinfo(np.int64).max
 
 
 class Candidates:
-    """Chooses candidates from a history. Thread-safe.
+    """Chooses candidates from a history, by default one with a ladder of decays. Thread-safe.
 
-    Args:
-        history: The index of the events; by default one with a ladder of decays.
-        directed: Whether only earlier destinations are candidates, rather than all nodes with an earlier link.
+    If `directed`, only earlier destinations are candidates, rather than all nodes with an earlier link.
     """
 
     def __init__(self, events: Events, history: History | None = None, *, directed: bool = True) -> None:

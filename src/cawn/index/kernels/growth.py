@@ -103,8 +103,7 @@ def plan(rows: Array, count: int, span: Array) -> tuple[Array, ...]:
 def find_places(ties: Ties, which: Array, link: Array, start: Array, keep: Array, more: Array) -> None:
     """For lists with new entries among simultaneous ones: those before the first of them stay, others are added again.
 
-    Args:
-        which: The list of each entry [n], of those that start at `start` and have `keep` entries [m].
+    `which` is the list of each entry [n], of those that start at `start` and have `keep` entries [m].
     """
     entries, begin, keys = ties
     for i in range(entries.size - 1, -1, -1):  # the first one of each list comes last
@@ -126,8 +125,7 @@ def reserve(
 ) -> int:
     """Find a place for each extended list; returns 0, or the number of entries needed if there is no room for them.
 
-    Args:
-        is_late: Whether earlier versions know the numbers of the new links, and must not see them in any list.
+    If links are late, earlier versions know their numbers, and must not see them in any list.
     """
     row, more, keep, start, moved_from, new_span = extension
     needed = used[ENTRIES]
