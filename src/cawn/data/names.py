@@ -37,9 +37,6 @@ _CLOSE = 10_000  # names that are compared letter by letter
 _INTEGER = re.compile(r"(0|-?[1-9][0-9]{0,18})(\.0)?", re.ASCII)
 
 
-# Names as users give them.
-
-
 def as_names(names: Names) -> list[Name]:
     """One name, or any collection of names, as a list."""
     if isinstance(names, str | bytes | float | int | np.generic) or not hasattr(names, "__iter__"):
@@ -74,9 +71,6 @@ def occurring(num_nodes: int, *ends: Ids) -> Array:
         for nodes in columns:
             occurs[nodes] = True
     return np.flatnonzero(occurs)
-
-
-# Names and their numbers.
 
 
 class NameIndex:

@@ -138,9 +138,6 @@ def in_order(work: Callable[..., Result], tasks: Iterable[tuple[Any, ...]], thre
                 future.cancel()
 
 
-# Logs.
-
-
 def sort_by_time(
     columns: Columns, store: Store, memory: int, convert: Convert, report: Callable[[int], object]
 ) -> Columns:

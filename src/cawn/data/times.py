@@ -239,9 +239,6 @@ def time_after(newest: int | float | None) -> int | float:
     return min(math.nextafter(newest, math.inf), LARGEST["f"])
 
 
-# Times as text.
-
-
 def format_time(t: float) -> str:
     """A date where the number looks like Unix seconds, else the number."""
     if not is_unix_seconds(t):
@@ -257,9 +254,6 @@ def format_as_read(t: float, reading: Reading | None) -> str:
     if isinstance(t, float):
         return format_time(t)
     return str(np.datetime64(t, reading.unit)).removesuffix("T00:00:00")
-
-
-# How a run writes times.
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,9 +28,6 @@ Format = Literal["jodie", "snap", "konect", "ratings", "proximity", "enron", "fl
 Progress = Callable[[int, int | None], object]
 
 
-# The networks and their publishers.
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """A published file; `sha256` is None where the publisher states none."""
@@ -146,9 +143,6 @@ _ALL = (
 
 CATALOG: dict[str, Dataset] = {dataset.name: dataset for dataset in _ALL}
 Copy = tuple[Path, Source | None]  # a local file of a network; no source for a prepared copy in `$CAWN_DATA`
-
-
-# Their local copies.
 
 
 def load(name: str, *, progress: Progress | None = None) -> Events:

@@ -121,9 +121,6 @@ def read_log(
                 column.discard()
 
 
-# Reading.
-
-
 class _Scan:
     """The columns of a log as they are while it is read: in the order of the input, with provisional numbers."""
 

@@ -241,9 +241,6 @@ def _mapped(folder: Path) -> dict[str, Array]:
     return {path.stem: map_array(path, READ_AGAIN) for path in folder.glob("*.npy")}
 
 
-# The arguments `memory` and `out` of `cawn.read`.
-
-
 def read_mapped(source: Any, memory: int | str | None, out: Any, **options: Any) -> Events:
     """The arguments `memory` and `out` of `cawn.read`, and its other ones."""
     if memory is None:

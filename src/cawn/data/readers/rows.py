@@ -247,9 +247,6 @@ def _without_lines(block: bytes, skip: int) -> tuple[bytes, int]:
     return (block[end:], 0) if skip == 0 else (b"", skip)
 
 
-# Tables.
-
-
 @dataclass(frozen=True)
 class TableRows(FileRows):
     """The rows of a Parquet, Arrow IPC or JSON Lines file, whose columns have types."""
@@ -386,9 +383,6 @@ def _parse_json(block: bytes, **options: Any) -> pa.Table:
         read_options=json.ReadOptions(block_size=len(block) + 1),
         parse_options=json.ParseOptions(newlines_in_values=False, **options),
     )
-
-
-# Reading ahead.
 
 
 def prefetch(results: Iterator[Result]) -> Iterator[Result]:

@@ -183,13 +183,9 @@ def find(names: Names, held: Names, slots: Array, size: int, ids: Array) -> None
 @njit
 def fill_slots(held: Names, size: int, slots: Array) -> None:
     """Put the first `size` names into empty slots."""
-    mask = np.uint64(slots.size - 1)
     for node in range(size):
         key = _hash(held, node)
-        at = key & mask
-        while slots[at] != _EMPTY:
-            at = (at + _ONE) & mask
-        slots[at] = (key & _UPPER) | np.uint64(node + 1)
+        slots[_find_slot(held, node, key, held, slots, node)] = (key & _UPPER) | np.uint64(node + 1)
 
 
 @njit
