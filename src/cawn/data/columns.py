@@ -67,10 +67,6 @@ class GrowingArray:
         """Read the same bytes as another type of the same size."""
         self.values = self.values.view(dtype)
 
-    def finish(self) -> Array:
-        """The whole column."""
-        return self.values[: self.rows]
-
     def discard(self) -> None:
         """Free the memory."""
         self.values, self.rows = self.values[:0].copy(), 0

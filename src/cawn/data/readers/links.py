@@ -140,8 +140,11 @@ class _Scan:
 
     def add(self, links: Links, kinds: Kinds, size: int, report: Callable[[float], object]) -> None:
         """Read a file in pieces of about `size` bytes."""
-        if self.times:
-            self._refuse_columns(links)
+        if self.times:  # refuse other columns before they are read, as far as they are known
+            first, msg = self.first[1], links.reading.msg
+            msg = first.msg if links.zeros_mean_none and len(msg) == len(self.codes) else msg
+            known = replace(links.reading, msg=msg, categorical=first.categorical, dates=first.dates)
+            _refuse_difference((links.rows.name, known), self.first)
         else:
             self._create(links)
         reader, before = _FileReader(self, links, kinds), self._done
@@ -178,14 +181,6 @@ class _Scan:
         self.codes = [{} for _ in links.layout.msg]
         self.prefixes = name_prefixes(links.rows.header, links.layout) if links.layout.bipartite else None
         self.tables = [NameIndex(reserve=self.reserve) for _ in range(1 if self.prefixes is None else 2)]
-
-    def _refuse_columns(self, links: Links) -> None:
-        """Refuse other columns before the file is read, as far as they are known."""
-        first, msg = self.first[1], links.reading.msg
-        if links.zeros_mean_none and len(msg) == len(self.codes):
-            msg = first.msg
-        known = replace(links.reading, msg=msg, categorical=first.categorical, dates=first.dates)
-        _refuse_difference((links.rows.name, known), self.first)
 
 
 class _FileReader:

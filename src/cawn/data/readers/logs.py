@@ -17,7 +17,7 @@ import numpy as np
 
 from cawn.checks import Array, as_array, check_path, parse_bytes
 from cawn.data.array_folders import map_array
-from cawn.data.columns import Store, write_array
+from cawn.data.columns import ArrayFile, GrowingArray, Store, write_array
 from cawn.data.events import Events
 from cawn.data.names import SLOTS
 from cawn.data.readers.files import File, find_files
@@ -77,8 +77,8 @@ class LogSource:
         events = self._found
         if not isinstance(events, Events):
             log = self.scan(Store(), _UNLIMITED, partial(progress, quiet=True))
-            arrays: dict[str, Any] = {name: column.finish() for name, column in log.columns.items()}
-            events = log.events(arrays)
+            found = log.columns.items()
+            events = log.events({name: column.view() for name, column in found if isinstance(column, GrowingArray)})
             if events.msg is None and self._with_features:
                 events = _with_features(events, self._with_features)
         return self.with_nodes(events)
@@ -221,7 +221,8 @@ def write_columns(source: Any, folder: Path, limits: Limits, report: ShowProgres
                 with temporary_folder(folder / ROWS) as work:
                     found = log.scan(Store(work), limits, report)
                     for name, column in found.columns.items():
-                        os.rename(str(column.finish()), folder / f"{name}.npy")
+                        if isinstance(column, ArrayFile):
+                            os.rename(column.finish(), folder / f"{name}.npy")
                 events, held = log.with_nodes(found.events(_mapped(folder))), {}
             for name, array in (held | {"x": events.x, SLOTS: events.names.slots}).items():
                 if array is not None:
