@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -71,13 +71,7 @@ def build_lists(
 
 
 def _build_others(
-    kinds: Iterable[Kind],
-    events: Events,
-    alphas: Array,
-    decay: float,
-    threads: int | None,
-    room: bool,
-    attributes: bool,
+    kinds: list[Kind], events: Events, alphas: Array, decay: float, threads: int | None, room: bool, attributes: bool
 ) -> dict[str, Columns]:
     """The arrays of all kinds but nodes."""
     streams, found = Streams(events, max(len(events), 1), GrowingArray(np.empty(0, np.int32))), dict[str, Columns]()
