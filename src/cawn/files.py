@@ -193,6 +193,21 @@ def _failures() -> tuple[type[Exception], ...]:
     return OSError, ArrowException, SafetensorError
 
 
+def refuse_foreign(folder: Path, ours: Callable[[Path], object], what: str = "") -> None:
+    """Refuse a folder that holds anything that is not `ours`; one that does not exist is fine.
+
+    Args:
+        what: What it should be the folder of, if it is not empty.
+    """
+    if not folder.is_dir():
+        if folder.exists() or folder.is_symlink():
+            raise QueryError(f"{folder}: is not a folder; choose another name")
+        return
+    if foreign := sorted(path.name for path in folder.iterdir() if not ours(path)):
+        why = f"is not empty (it holds {foreign[0]!r})" + (f" and is not the folder of {what}" if what else "")
+        raise QueryError(f"{folder}: {why}; choose a new or an empty folder")
+
+
 def refuse_within(out: Path, source: Any) -> None:
     """Refuse an output folder in the folder of the input, whose files would be read as input the next time."""
     if not isinstance(source, str | os.PathLike) or not os.path.isdir(source):

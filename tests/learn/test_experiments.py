@@ -49,6 +49,13 @@ def test_several_seeds(events, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.glob("[!.]*")} == {"seed-1", "seed-2", "seed-3", "summary.json"}
     with pytest.raises(cawn.QueryError, match="at least one seed"):
         cawn.train_seeds(events, config, seeds=())
+    with pytest.raises(cawn.QueryError, match="holds a run already"):
+        cawn.train_seeds(events, config, seeds=[3], out=tmp_path, quiet=True)
+    more = cawn.train_seeds(events, config, task=task, seeds=[3, 4], out=tmp_path, resume=True, quiet=True)
+    assert more.results.where(seed=3) == found.results.where(seed=3)
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(cawn.QueryError, match=r"notes\.txt"):
+        cawn.train_seeds(events, config, seeds=[5], out=tmp_path, resume=True, quiet=True)
 
 
 @pytest.mark.parametrize(
@@ -107,15 +114,6 @@ def test_ctrl_c_in_any_phase_is_one_line(events, tmp_path: Path, monkeypatch, ca
         task=cawn.Task(negatives=("random",)),
     )
     assert len(run.results.tests) == 1
-
-
-def test_seeds_go_on_in_their_own_folder(events, tmp_path: Path) -> None:
-    options = {"quiet": True, "task": cawn.Task(negatives=("random",)), "device": "cpu"}
-    cawn.train_seeds(events, TINY.with_(epochs=1), seeds=[0], out=tmp_path / "runs", **options)
-    cawn.train_seeds(events, TINY.with_(epochs=1), seeds=[0, 1], out=tmp_path / "runs", resume=True, **options)
-    (tmp_path / "runs" / "notes.txt").write_text("mine")
-    with pytest.raises(cawn.QueryError, match=r"notes\.txt"):
-        cawn.train_seeds(events, TINY.with_(epochs=1), seeds=[2], out=tmp_path / "runs", **options)
 
 
 def test_a_run_trained_with_pairs_is_compared_with_all_baselines(events) -> None:

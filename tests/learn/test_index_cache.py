@@ -20,6 +20,7 @@ from cawn.learn import index_cache
 from cawn.learn.runs import replace_links
 from cawn.learn.store import stamp_of
 from cawn.predictor import LinkPredictor
+from damaged_arrays import BIG, NAN, as_type, put, shorter
 from networks import random_events
 
 CONFIG = cawn.Config(alpha=(0.01, 0.1), num_walks=4, length=1, dim=4, frequencies=2, batch_size=256, epochs=1)
@@ -201,25 +202,6 @@ def test_a_description_that_makes_no_sense(cached: Path, expected: np.ndarray, w
     np.testing.assert_array_equal(scores(cached), expected)
     assert not maps_its_index(cached)
 
-
-def put(position: int, value: float) -> Callable[[np.ndarray], np.ndarray]:
-    def change(array: np.ndarray) -> np.ndarray:
-        array = array.copy()
-        array.reshape(-1)[position] = value
-        return array
-
-    return change
-
-
-def as_type(dtype: type) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda array: array.astype(dtype)
-
-
-def shorter(array: np.ndarray) -> np.ndarray:
-    return array[..., :-1]
-
-
-BIG, NAN = 10**9, float("nan")
 
 HARM = [
     ("nodes.span", put(1, -5)),

@@ -57,6 +57,8 @@ def test_a_pivot_has_means_with_intervals() -> None:
     by_seed = FOUND.where(negatives="random").pivot(("seed",), ("system", "metric"), ("ap",))
     assert by_seed.to_markdown().splitlines()[-1] == "| 1 | **90.00** | **60.00** |"
     assert list(FOUND.to_pandas()["value"]) == [row["value"] for row in FOUND]
+    ours, theirs = (FOUND.where(metric="ap", negatives="random", system=name) for name in ("a", "recency"))
+    assert f"{ours.gain(theirs):+}" == "+20.00 ± 127.06"
     (row, *_) = FOUND.mean_rows()
     assert (row["system"], row["metric"], row["mean"], row["seeds"]) == ("a", "auc", pytest.approx(0.8), 2)
 

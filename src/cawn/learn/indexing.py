@@ -38,7 +38,7 @@ from cawn.data.stored import (
 from cawn.data.times import format_as_read
 from cawn.devices import release_freed_memory
 from cawn.errors import CawnError, DataError, QueryError, StorageError
-from cawn.files import LOCK, FolderLock, is_temporary, make_folder, refuse_within, storing, sync
+from cawn.files import LOCK, FolderLock, is_temporary, make_folder, refuse_foreign, refuse_within, storing, sync
 from cawn.index.estimate import settings_to_estimate
 from cawn.index.files import write_index
 from cawn.index.sizes import Counts, index_bytes, temporary_bytes
@@ -250,11 +250,7 @@ def _refuse_foreign(folder: Path) -> None:
     """Refuse a folder that holds a finished index or other files."""
     if (folder / DESCRIPTION).exists():
         raise QueryError(f"{folder}: holds an index already; use it, or choose another folder")
-    if folder.is_dir():
-        if foreign := sorted(path.name for path in folder.iterdir() if not _is_ours(path)):
-            raise QueryError(f"{folder}: is not empty (it holds {foreign[0]!r}); choose a new or an empty folder")
-    elif folder.exists() or folder.is_symlink():
-        raise QueryError(f"{folder}: is not a folder; choose another name")
+    refuse_foreign(folder, _is_ours)
 
 
 def _is_ours(path: Path) -> bool:

@@ -48,7 +48,7 @@ class Results(Sequence[Row]):
         return len(self._rows)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Results) and self._rows == other._rows
+        return isinstance(other, Results) and (self.tests, self._rows) == (other.tests, other._rows)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -91,6 +91,11 @@ class Results(Sequence[Row]):
     def means(self, *keys: str) -> dict[Key, Mean]:
         """The mean over seeds for each combination of these columns."""
         return {key: Mean.of(list(values.values())) for key, values in _by_seed(self._rows, keys).items()}
+
+    def gain(self, over: Results) -> Mean:
+        """The mean of the differences to other results with the same seeds, where all else is the same."""
+        ours, theirs = self.by_seed(), over.by_seed()
+        return Mean.of([ours[seed] - theirs[seed] for seed in ours])
 
     def mean_rows(self) -> list[Row]:
         """The means over seeds as rows of JSON-compatible values."""

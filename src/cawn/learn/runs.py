@@ -44,7 +44,17 @@ from cawn.data.stored import check_columns, check_links, check_name_arrays, chec
 from cawn.data.times import TimeForm
 from cawn.data.updates import is_apart, named, without
 from cawn.errors import DataError, QueryError, StorageError, brief
-from cawn.files import LOCK, FolderLock, is_temporary, make_folder, read_file, storing, write_bytes, write_text
+from cawn.files import (
+    LOCK,
+    FolderLock,
+    is_temporary,
+    make_folder,
+    read_file,
+    refuse_foreign,
+    storing,
+    write_bytes,
+    write_text,
+)
 from cawn.learn import index_cache
 from cawn.learn.calibration import Calibration, RollingCalibration
 from cawn.learn.results import Results
@@ -130,11 +140,7 @@ def refuse_existing(folder: Path) -> None:
     """Refuse a folder that holds a run or other files; leftovers of a killed process are allowed."""
     if (folder / "run.json").exists():
         raise QueryError(f"{folder}: holds a run already; resume it, or choose another folder")
-    if folder.is_dir():
-        if foreign := sorted(path.name for path in folder.iterdir() if not _is_leftover(path)):
-            raise QueryError(f"{folder}: is not empty (it holds {foreign[0]!r}); choose a new or an empty folder")
-    elif folder.exists() or folder.is_symlink():
-        raise QueryError(f"{folder}: is not a folder; choose another name")
+    refuse_foreign(folder, _is_leftover)
 
 
 def _is_leftover(path: Path) -> bool:

@@ -160,28 +160,20 @@ def evaluate_system(
         for i, name in enumerate(() if task.ranked else BASELINES):
             trained[name] = train_baseline(name, context, _part(report("baseline"), i, len(BASELINES)))
             strict[name] = trained[name].scorer(timed)
-    make = {name: one.scorer for name, one in trained.items()}
-    trained_with = context.config.negatives
+
+    def following(name: str, first: int) -> Scorer:
+        """A scorer that follows the clock, with batches from position `first` on."""
+        found = clock.scorer(strict[name], timed, first, trained[name].scorer if name in trained else None)
+        return shared(found, ranks) if name == MODEL else found
+
+    about: dict[str, Any] = {"trained_with": context.config.negatives, "report": report("testing")}
     if task.ranked:
-        broadcast: dict[str, Callable[[int], Scorer]] = {
-            name: partial(_from_first, clock, one, timed, make=make.get(name)) for name, one in strict.items()
-        }
-        of_system = broadcast[MODEL]
-        broadcast[MODEL] = lambda first: shared(of_system(first), ranks)
-        about = {"model": MODEL, "trained_with": trained_with}
-        rows = rank_rows(broadcast, events, split, **about, report=report("testing"))
-        return Evaluation(*ranks.broadcast((_named(rows, context, split), RollingCalibration.of(calibration))))
-    scorers = {name: clock.scorer(one, timed, split.first_test, make.get(name)) for name, one in strict.items()}
-    scorers[MODEL] = shared(scorers[MODEL], ranks)
-    found = evaluate_and_calibrate(
-        scorers,
-        events,
-        split,
-        calibration,
-        seed=seed_for(context.seed, "test"),
-        trained_with=trained_with,
-        report=report("testing"),
-    )
+        tests = rank_rows({name: partial(following, name) for name in strict}, events, split, model=MODEL, **about)
+        found = Evaluation(tests, RollingCalibration.of(calibration))
+    else:
+        scorers = {name: following(name, split.first_test) for name in strict}
+        about["seed"] = seed_for(context.seed, "test")
+        found = evaluate_and_calibrate(scorers, events, split, calibration, **about)
     return Evaluation(*ranks.broadcast((_named(found.tests, context, split), found.calibration)))
 
 
@@ -204,13 +196,6 @@ def recalibrate(calibration: RollingCalibration, scorer: Scorer, events: Events)
     negatives = known_negatives(events, links, seed_for(0, "recalibration"))
     src, dst, t, known = events.src[links], events.dst[links], events.t[links], negatives >= 0
     return calibration.follow(t, *score_contrast(scorer, src, dst, np.where(known, negatives, dst), t), known)
-
-
-def _from_first(
-    clock: Clock, strict: Scorer, timed: Events, first: int, *, make: Callable[[Events], Scorer] | None
-) -> Scorer:
-    """A scorer that follows the clock, with batches from position `first` on."""
-    return clock.scorer(strict, timed, first, make)
 
 
 def _part(report: Report, index: int, count: int) -> Report:

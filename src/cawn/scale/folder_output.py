@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from cawn.data.hashing import read_sealed, write_sealed
 from cawn.errors import CawnError, QueryError, StorageError
-from cawn.files import LOCK, FolderLock, is_temporary, make_folder, storing, write_atomically
+from cawn.files import LOCK, FolderLock, is_temporary, make_folder, refuse_foreign, storing, write_atomically
 from cawn.scale.jobs import Counts, one_schema, refuse_changed
 from cawn.scale.plans import Partition, Plan
 
@@ -132,10 +132,12 @@ def _refuse_input(plan: Plan, out: Path) -> None:
 def _refuse_foreign(out: Path) -> None:
     """Refuse files that are not of a job. The job file is written before the first partition, and removed last."""
     begun = (out / JOB).exists()
-    for path in sorted(out.iterdir()):
+
+    def is_ours(path: Path) -> bool:
         part = begun and _PART.fullmatch(path.name)
-        if path.name not in (JOB, SUCCESS, LOCK) and not part and not is_temporary(path.name):
-            raise QueryError(f"{out}: is not empty (it holds {path.name!r}); choose a new or an empty folder")
+        return path.name in (JOB, SUCCESS, LOCK) or bool(part) or is_temporary(path.name)
+
+    refuse_foreign(out, is_ours)
 
 
 def _same_job(plan: Plan, out: Path) -> bool:

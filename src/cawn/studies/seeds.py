@@ -15,12 +15,11 @@ from cawn.checks import check_flags, check_integer, check_path, check_seeds, che
 from cawn.data.events import Events
 from cawn.devices import Device
 from cawn.errors import QueryError
-from cawn.files import write_text
+from cawn.files import refuse_foreign, write_text
 from cawn.learn.arguments import check_folder, settings_for
 from cawn.learn.ranks import is_first
 from cawn.learn.reporting import Listener
 from cawn.learn.results import Results
-from cawn.learn.runs import refuse_existing
 from cawn.learn.task import Nodes, Task
 from cawn.studies.compare import figures
 from cawn.studies.study import CLAIMS, Display
@@ -77,7 +76,7 @@ def train_seeds(
     check_flags(resume=resume, quiet=quiet)
     check_integer(jobs, "jobs", 0)
     if out is not None and is_first():
-        _refuse_foreign(check_path(out, "out"))
+        _refuse_other(check_path(out, "out"))
     with TemporaryDirectory() as temporary:
         folder = Path(temporary) if out is None else check_path(out, "out")
         planned = [PlannedRun(task, seed, config, folder / f"seed-{seed}") for seed in order]
@@ -96,13 +95,8 @@ def train_seeds(
     return found
 
 
-def _refuse_foreign(folder: Path) -> None:
+def _refuse_other(folder: Path) -> None:
     """Refuse a folder that holds anything but the runs of several seeds, their summary and their claims."""
-    if not folder.is_dir():
-        return refuse_existing(folder)
-    names = sorted(path.name for path in folder.iterdir())
-    ours = [name for name in names if re.fullmatch(rf"seed-[0-9]+(\.error\.txt)?|{re.escape(CLAIMS)}", name)]
-    foreign = [name for name in names if name not in ours and not (ours and name == "summary.json")]
-    if foreign:
-        raise QueryError(f"{folder}: is not empty (it holds {foreign[0]!r}); choose a new or an empty folder")
-    return None
+    begun = folder.is_dir() and any(folder.glob("seed-*"))
+    ours = rf"seed-[0-9]+(\.error\.txt)?|{re.escape(CLAIMS)}" + r"|summary\.json" * begun
+    refuse_foreign(folder, lambda path: re.fullmatch(ours, path.name))

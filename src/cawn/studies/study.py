@@ -13,7 +13,16 @@ from typing import Any, Generic, TypeVar
 
 from cawn.data.hashing import check_seal, read_json, write_sealed
 from cawn.errors import QueryError
-from cawn.files import LOCK, FileLock, FolderInUseError, FolderLock, is_temporary, make_folder, write_text
+from cawn.files import (
+    LOCK,
+    FileLock,
+    FolderInUseError,
+    FolderLock,
+    is_temporary,
+    make_folder,
+    refuse_foreign,
+    write_text,
+)
 from cawn.interrupt import terminable
 from cawn.learn.arguments import check_writable
 from cawn.learn.reporting import format_duration
@@ -212,10 +221,10 @@ def failure_of(job: Job, outcome: Outcome) -> str | None:
 def join(folder: Path, file: str, described: dict[str, Any], kind: str) -> dict[str, Any]:
     """Create the folder of a study, or check that it holds the same one; returns how that was described at first."""
     check_writable(folder)
-    refuse_foreign(folder, file, kind)
+    refuse_other(folder, file, kind)
     make_folder(folder)
     with FileLock(folder / LOCK):
-        refuse_foreign(folder, file, kind)
+        refuse_other(folder, file, kind)
         if not (folder / file).exists():
             write_sealed(folder / file, described)
             return described
@@ -245,14 +254,7 @@ def _difference(key: str, found: dict[str, Any], mine: dict[str, Any]) -> str:
     return f"{name} ({json.dumps(before)} there, {json.dumps(now)} here); give the same, or choose another folder"
 
 
-def refuse_foreign(folder: Path, file: str, kind: str) -> None:
+def refuse_other(folder: Path, file: str, kind: str) -> None:
     """Refuse a folder that is not empty and holds no study, which is described in a file of this name."""
-    if folder.exists() and not folder.is_dir():
-        raise QueryError(f"{folder}: is not a folder; choose another name")
-    if not folder.is_dir() or (folder / file).exists():
-        return
-    if foreign := sorted(path.name for path in folder.iterdir() if path.name != LOCK and not is_temporary(path.name)):
-        raise QueryError(
-            f"{folder}: is not empty (it holds {foreign[0]!r}) and is not the folder of a {kind}; choose a new or an "
-            "empty folder"
-        )
+    found = (folder / file).exists()
+    refuse_foreign(folder, lambda path: found or path.name == LOCK or is_temporary(path.name), f"a {kind}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,15 @@ from cawn.learn.testing import BASELINES
 from cawn.studies.trainings import Finished, Trainings
 
 METRICS = ("ap", "auc", "mrr", "ap_batch200")  # in tables; the last for protocol "dyglib" only
+_COSTS: dict[str, tuple[str, Callable[[float], str]]] = {  # what is recorded: its heading, and its form
+    "seconds": ("training", format_duration),
+    "seconds_per_epoch": ("s/epoch", lambda seconds: f"{seconds:.3g}" if seconds < 100 else f"{seconds:,.0f}"),
+    "epochs": ("epochs", "{:.3g}".format),
+    "links_per_second": ("links/s", "{:,.0f}".format),
+    "pairs_per_second": ("pairs/s", "{:,.0f}".format),
+    "peak_memory": ("peak memory", lambda size: f"{size / 1e9:.2f} GB"),
+    "weights": ("weights", "{:,.0f}".format),
+}
 CLOCKS = {"strict": "links at earlier times are known", "event": "links in earlier rows are known"}
 
 
@@ -96,23 +105,12 @@ class Comparison:
 
     def cost_table(self, task: str) -> tuple[list[str], list[list[str]]]:
         """Headings and rows, sorted by training time."""
-        headings = ["system", "training", "s/epoch", "epochs", "links/s", "pairs/s", "peak memory", "weights"]
-        rows = []
-        for row in sorted((row for row in self.cost if row["task"] == task), key=lambda row: row["seconds"]):
-            seconds, memory = row["seconds_per_epoch"], row["peak_memory"]
-            rows.append(
-                [
-                    row["system"],
-                    format_duration(row["seconds"]),
-                    f"{seconds:.3g}" if seconds < 100 else f"{seconds:,.0f}",
-                    f"{row['epochs']:.3g}",
-                    "" if row["links_per_second"] is None else f"{row['links_per_second']:,.0f}",
-                    f"{row['pairs_per_second']:,.0f}",
-                    "" if memory is None else f"{memory / 1e9:.2f} GB",
-                    f"{row['weights']:,.0f}",
-                ]
-            )
-        return headings, rows
+        found = sorted((row for row in self.cost if row["task"] == task), key=lambda row: row["seconds"])
+        rows = [
+            [row["system"], *("" if row[name] is None else show(row[name]) for name, (_, show) in _COSTS.items())]
+            for row in found
+        ]
+        return ["system", *(heading for heading, _ in _COSTS.values())], rows
 
     def _header(self) -> Iterator[str]:
         about, data = self.about, self.about["data"]
@@ -187,19 +185,12 @@ def name_of_links(kind: str) -> str:
 
 def _cost(task: str, name: str, runs: list[Finished]) -> dict[str, Any]:
     """Means over the seeds of a system; empty if nothing was recorded."""
-    costs = [run.report["cost"] for run in runs if run.report.get("cost")]
+    costs = [run.report["cost"] | {"epochs": run.metrics.count("\n")} for run in runs if run.report.get("cost")]
     if not costs:
         return {}
-    found: dict[str, Any] = {"task": task, "system": name, "epochs": _mean(run.metrics.count("\n") for run in runs)}
-    for figure in ("seconds", "seconds_per_epoch", "links_per_second", "pairs_per_second", "weights"):
-        found[figure] = _mean(cost[figure] for cost in costs)
-    memory = [cost["peak_memory"] for cost in costs if cost["peak_memory"] is not None]
-    return found | {"peak_memory": max(memory, default=None)}
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
+    known = {name: [cost[name] for cost in costs if cost[name] is not None] for name in _COSTS}
+    means = {name: float(np.mean(values)) if values else None for name, values in known.items()}
+    return {"task": task, "system": name, **means, "peak_memory": max(known["peak_memory"], default=None)}
 
 
 def device_name(device: str) -> str:

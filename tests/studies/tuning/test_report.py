@@ -27,7 +27,7 @@ def test_a_row_for_each_trial(tuned: Tuned) -> None:
 def test_what_the_report_says(tuned: Tuned) -> None:
     text = to_markdown(tuned)
     assert "Validation links were used to choose the settings. Test links were used only at the end" in text
-    assert f"| all links, random negatives | AP | {100 * tuned.test[0]['default'][0]:.2f}" in text
+    assert f"| all links, random negatives | AP | {tuned.test[0]['default']}" in text
     assert re.search(r"gain over the preset is \+\d+\.\d\d ± \d+\.\d\d points", text)
     assert "![Trials](report-history.svg)" in text
     assert "| `lr` |" in text

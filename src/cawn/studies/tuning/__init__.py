@@ -45,7 +45,7 @@ from cawn.learn.arguments import settings_for
 from cawn.learn.shared_links import read_links, share_links
 from cawn.learn.task import Nodes, Task
 from cawn.studies.jobs import Job, Outcome, Send, run, threads_of_each
-from cawn.studies.study import POLL, Display, failure_of, refuse_foreign
+from cawn.studies.study import POLL, Display, failure_of, refuse_other
 from cawn.studies.tuning.journal import import_optuna
 from cawn.studies.tuning.objective import Objective
 from cawn.studies.tuning.outcome import Tuned, conclude
@@ -143,7 +143,7 @@ def tune(
 def check_study(config: Settings, *, out: str | os.PathLike[str], trials: int, jobs: int) -> None:
     """Refuse invalid arguments of `tune` that can be checked before any link is read."""
     import_optuna()
-    refuse_foreign(check_path(out, "out"), FILE, "study")
+    refuse_other(check_path(out, "out"), FILE, "study")
     check_integer(trials, "trials", 1)
     check_integer(jobs, "jobs", 1)
     if not systems.entry(systems.name_of(config)).trained:

@@ -11,8 +11,7 @@ from typing import Any
 from cawn.errors import QueryError
 from cawn.files import LOCK, FileLock, link_or_copy, make_folder, storing, temporary_folder, write_text
 from cawn.learn import index_cache
-from cawn.learn.metrics import mean_and_interval
-from cawn.learn.results import Results, main_metric
+from cawn.learn.results import Mean, Results, main_metric
 from cawn.learn.runs import read_record
 from cawn.progress import Report
 from cawn.studies.tuning.importance import importances
@@ -48,21 +47,15 @@ class Tuned:
         return self.folder / "best"
 
     @property
-    def gain(self) -> tuple[float, float]:
-        """The gain of the best settings on validation links: mean over seeds, and half-width of its 95 % interval."""
-        return _gain([self.default.seeds[seed]["value"] for seed in self.plan.seeds], self.values)
-
-    @property
-    def values(self) -> list[float]:
-        """The validation metric of the best settings for each seed."""
-        return [self.best.seeds[seed]["value"] for seed in self.plan.seeds]
+    def gain(self) -> Mean:
+        """The gain of the best settings on validation links, over seeds."""
+        before, after = self.default.seeds, self.best.seeds
+        return Mean.of([after[seed]["value"] - before[seed]["value"] for seed in self.plan.seeds])
 
     @property
     def test(self) -> list[dict[str, Any]]:
-        """A row for each kind of test links and negatives: the metric of the preset and of the best settings, the gain.
-
-        Each is a mean over seeds with the half-width of its 95 % interval; that of the gain is of paired differences.
-        """
+        """A row for each kind of links and negatives: means of a metric for the preset, the best settings and their
+        difference."""
         ours = self.results.where(baseline=False)
         return [
             self._compared(ours.where(links=links, negatives=negatives))
@@ -70,19 +63,11 @@ class Tuned:
         ]
 
     def _compared(self, results: Results) -> dict[str, Any]:
-        metrics = results.values("metric")
-        metric = self.plan.metric if self.plan.metric in metrics else main_metric(results)
-        chosen = results.where(metric=metric)
-        after = chosen.where(system="best" if self.best is not self.default else "preset").by_seed()
-        before = chosen.where(system="preset").by_seed()
-        return {
-            "links": chosen[0]["links"],
-            "negatives": chosen[0]["negatives"],
-            "metric": metric,
-            "default": _interval(mean_and_interval(list(before.values()))),
-            "best": _interval(mean_and_interval(list(after.values()))),
-            "gain": _interval(_gain(list(before.values()), list(after.values()))),
-        }
+        metric = self.plan.metric if self.plan.metric in results.values("metric") else main_metric(results)
+        before = results.where(metric=metric, system="preset")
+        after = before if self.best is self.default else results.where(metric=metric, system="best")
+        about = {key: before[0][key] for key in ("links", "negatives", "metric")}
+        return about | {"default": before.means()[()], "best": after.means()[()], "gain": after.gain(before)}
 
     @property
     def changed(self) -> dict[str, Any]:
@@ -105,24 +90,17 @@ class Tuned:
             "best": {"trial": self.best.number, "value": self.best.value, "settings": _plain(self.config.to_dict())},
             "default": {"value": self.default.value},
             "changed": _plain(self.changed),
-            "gain": _interval(self.gain),
+            "gain": self.gain.to_dict(),
             "importances": self.importances,
-            "test": self.test,
+            "test": [
+                {name: value.to_dict() if isinstance(value, Mean) else value for name, value in row.items()}
+                for row in self.test
+            ],
         }
 
 
 def _plain(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
-
-
-def _interval(found: tuple[float, float]) -> list[float | None]:
-    mean, half = found
-    return [mean, half if half < float("inf") else None]
-
-
-def _gain(before: list[float], after: list[float]) -> tuple[float, float]:
-    """Mean and half-width of the 95 % interval of paired differences."""
-    return mean_and_interval([now - then for then, now in zip(before, after, strict=True)])
 
 
 def conclude(study: SharedStudy, objective: Objective, report: Report = lambda _: None) -> Tuned:

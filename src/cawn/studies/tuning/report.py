@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +72,7 @@ def _outcome(tuned: Tuned) -> Section:
     gain = (
         "The preset itself is the best trial."
         if best is tuned.default
-        else f"Its gain over the preset is {_points(tuned.gain)} on the validation links, on which it was chosen. "
+        else f"Its gain over the preset is {tuned.gain:+} points on the validation links, on which it was chosen. "
         "Because it is the best of many trials, expect a smaller gain on other links."
     )
     text = [
@@ -97,8 +96,9 @@ def _test(tuned: Tuned) -> Section:
         [
             f"{row['links']} links, {row['negatives']} negatives",
             METRICS[row["metric"]],
-            *(_interval(row[name]) for name in ("default", "best")),
-            _interval(row["gain"], "+"),
+            f"{row['default']}",
+            f"{row['best']}",
+            f"{row['gain']:+}",
         ]
         for row in tuned.test
     ]
@@ -196,16 +196,6 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.2f}"
 
 
-def _interval(found: list[Any], sign: str = "") -> str:
-    mean, half = found
-    return f"{100 * mean:{sign}.2f}" + ("" if half is None else f" ± {100 * half:.2f}")
-
-
-def _points(found: tuple[float, float]) -> str:
-    mean, half = found
-    return f"{_interval([mean, None if math.isinf(half) else half], '+')} points"
-
-
 def _shown(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
@@ -216,11 +206,10 @@ def summary(tuned: Tuned) -> list[str]:
     changed = ", ".join(f"{name}={_shown(value)}" for name, value in tuned.changed.items()) or "none"
     lines = [
         f"best: trial {best.number} of {len(tuned.trials)}, validation {plan.metric_name} {_percent(best.value)} "
-        f"(preset {_percent(tuned.default.value)}, gain {_points(tuned.gain)})",
+        f"(preset {_percent(tuned.default.value)}, gain {tuned.gain:+} points)",
         f"settings that differ from the preset: {changed}",
     ]
     for row in tuned.test:
-        before, after, gain = _interval(row["default"]), _interval(row["best"]), _interval(row["gain"], "+")
-        kind = f"{row['links']} links, {row['negatives']} negatives"
-        lines.append(f"{kind}: {METRICS[row['metric']]} {after} (preset {before}, gain {gain})")
+        kind, gain = f"{row['links']} links, {row['negatives']} negatives", f"{row['gain']:+}"
+        lines.append(f"{kind}: {METRICS[row['metric']]} {row['best']} (preset {row['default']}, gain {gain})")
     return lines
