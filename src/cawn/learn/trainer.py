@@ -86,7 +86,7 @@ class Trainer:
         if resume and self.folder is not None:
             found = read_description(self.folder)
             facts, self.task = found["facts"], self.task.resumed(found)
-        self.epochs, self.refit = config.epochs, self.task.refit
+        self.epochs = config.epochs
         refuse_indivisible(self.ranks, config)
         self.device, self.threads = device_of(self.ranks, device), threads_of(self.ranks, threads)
         if self.device.type == "cpu":
@@ -111,9 +111,8 @@ class Trainer:
         """Refuse ranks with different input, before they do anything together."""
         if self.ranks.several:
             facts = {"the links": digest_of_links(events), "the split": self.split.digest, "the seed": self.seed}
-            facts |= {"the task": self.task.nodes, "the protocol": self.task.protocol, "the clock": self.task.clock}
-            facts |= {"the system": systems.name_of(self.config), "the device type": self.device.type}
-            facts |= {"refit": self.refit, "resume": resume}
+            facts |= {"the task": self.task, "the system": systems.name_of(self.config)}
+            facts |= {"the device type": self.device.type, "resume": resume}
             facts |= {f"the setting {name}": value for name, value in self.config.to_dict().items()}
             compare(self.ranks, facts)
 
@@ -198,7 +197,7 @@ class Trainer:
         with self._trained():
             with memory_to("testing", self.config, scoring=True):
                 run = self._test()
-            return Refit(self).fit_all(run) if self.refit else run
+            return Refit(self).fit_all(run) if self.task.refit else run
 
     def fit_untested(self) -> list[dict[str, Any]]:
         """Train to the end without a test; returns the loss and the validation metrics of each epoch."""

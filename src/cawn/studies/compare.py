@@ -28,7 +28,7 @@ from cawn.studies.jobs import default_jobs
 from cawn.studies.plot import MISSING, draw
 from cawn.studies.study import Display, join
 from cawn.studies.tables import Comparison, summarise
-from cawn.studies.trainings import Finished, PlannedRun, Trainings
+from cawn.studies.trainings import PlannedRun, Trained, Trainings
 from cawn.systems.settings import Settings
 
 FILE = "sweep.json"  # describes a comparison
@@ -114,7 +114,7 @@ def _compared(trainings: Trainings) -> Comparison:
     return found
 
 
-def figures(found: Finished) -> str:
+def figures(found: Trained) -> str:
     """The accuracy and the time of a run in a few words."""
     main = max(found.results, key=lambda row: row["count"])["links"]
     rows = found.results.where(links=main, baseline=False, metric=main_metric(found.results))

@@ -23,7 +23,7 @@ from cawn.learn.results import Results
 from cawn.learn.task import Nodes, Task
 from cawn.studies.compare import figures
 from cawn.studies.study import CLAIMS, Display
-from cawn.studies.trainings import Finished, PlannedRun, Trainings
+from cawn.studies.trainings import PlannedRun, Trained, Trainings
 from cawn.systems.settings import Settings
 
 _AGAIN = "to continue, train again with resume=True (--resume)"
@@ -33,7 +33,7 @@ _AGAIN = "to continue, train again with resume=True (--resume)"
 class Seeds:
     """The runs of `train_seeds`, by seed."""
 
-    runs: dict[int, Finished] = field(repr=False)
+    runs: dict[int, Trained] = field(repr=False)
 
     @property
     def results(self) -> Results:

@@ -18,7 +18,7 @@ from cawn.learn.results import Results, markdown_table
 from cawn.learn.run_info import changed_settings
 from cawn.learn.runs import digest_of_links
 from cawn.learn.testing import BASELINES
-from cawn.studies.trainings import Finished, Trainings
+from cawn.studies.trainings import Trained, Trainings
 
 METRICS = ("ap", "auc", "mrr", "ap_batch200")  # in tables; the last for protocol "dyglib" only
 _COSTS: dict[str, tuple[str, Callable[[float], str]]] = {  # what is recorded: its heading, and its form
@@ -138,7 +138,7 @@ class Comparison:
 def summarise(trainings: Trainings) -> Comparison:
     """Compare the finished runs."""
     finished, failed, events = trainings.finished, trainings.failed, trainings.events
-    groups: dict[tuple[str, str], dict[int, Finished]] = {}
+    groups: dict[tuple[str, str], dict[int, Trained]] = {}
     for run in trainings.planned:
         if run in finished:
             groups.setdefault((run.task.nodes, run.system), {})[run.seed] = finished[run]
@@ -183,7 +183,7 @@ def name_of_links(kind: str) -> str:
     return f"{kind} links" if kind in ("test", "validation") else f"{kind} test links"
 
 
-def _cost(task: str, name: str, runs: list[Finished]) -> dict[str, Any]:
+def _cost(task: str, name: str, runs: list[Trained]) -> dict[str, Any]:
     """Means over the seeds of a system; empty if nothing was recorded."""
     costs = [run.report["cost"] | {"epochs": run.metrics.count("\n")} for run in runs if run.report.get("cost")]
     if not costs:

@@ -54,7 +54,7 @@ class PlannedRun:
 
 
 @dataclass(frozen=True)
-class Finished:
+class Trained:
     """What a finished run has recorded."""
 
     results: Results
@@ -64,14 +64,14 @@ class Finished:
 
 def train_planned(
     planned: PlannedRun, entry: systems.Entry, links: str | Events, options: dict[str, Any], send: Send
-) -> Finished:
+) -> Trained:
     """Train one system, or resume its run; see `PlannedRun.job`."""
     systems.register(planned.system, entry)
     events = read_links(links) if isinstance(links, str) else links
     begun = (planned.folder / "run.json").exists()
     options = options | {"task": planned.task, "seed": planned.seed, "out": planned.folder, "resume": begun}
     run = train(events, planned.config, callback=send, **options)
-    return Finished(run.results, run.report, run.record.metrics)
+    return Trained(run.results, run.report, run.record.metrics)
 
 
 @dataclass
@@ -96,10 +96,10 @@ class Trainings:
     threads: int | None = None
     quiet: bool = True
     callback: Listener | None = None
-    finished: dict[PlannedRun, Finished] = field(default_factory=dict)
+    finished: dict[PlannedRun, Trained] = field(default_factory=dict)
     failed: dict[PlannedRun, str] = field(default_factory=dict)
 
-    def run(self, line: Callable[[Finished], str], ended: Callable[[], object] = lambda: None) -> None:
+    def run(self, line: Callable[[Trained], str], ended: Callable[[], object] = lambda: None) -> None:
         """Make those that are not finished. `line` describes one for people; `ended` is called after each."""
         count = min(self.jobs, len(self.planned))
         threads = threads_of_each(count, self.threads)
@@ -147,6 +147,6 @@ class Trainings:
                 self.display.message(f"{run}: {error}")
                 return None
             if record.finished and record.results is not None:
-                self.finished[run] = Finished(record.results, record.report, record.metrics)
+                self.finished[run] = Trained(record.results, record.report, record.metrics)
                 return None
         return run.job(links, options)
