@@ -9,32 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from cawn import systems as registry
-from cawn.cli.options import (
-    AsJson,
-    Bipartite,
-    Categorical,
-    ClockName,
-    DeviceName,
-    Dst,
-    Msg,
-    Negative,
-    NodeColumn,
-    NodesTable,
-    ProtocolName,
-    Quiet,
-    Src,
-    Threads,
-    Time,
-    Weight,
-    say,
-)
-from cawn.cli.train import TestFrom, TrainShare, TrainUntil, ValShare, read_links, split_from, task_from
+from cawn.cli.options import ClockName, Columns, Cuts, Machine, ProtocolName, say, with_options
+from cawn.cli.train import read_links
 from cawn.errors import QueryError
 
 if TYPE_CHECKING:
     from cawn.studies.tables import Comparison
 
 
+@with_options(columns=Columns, cuts=Cuts, machine=Machine)
 def compare(
     data: Annotated[
         str,
@@ -66,33 +49,19 @@ def compare(
             help="Change a setting of a system, or of every system that has it; may be repeated.",
         ),
     ] = None,
-    src: Src = None,
-    dst: Dst = None,
-    time: Time = None,
-    msg: Msg = None,
-    categorical: Categorical = None,
-    weight: Weight = None,
-    negative: Negative = None,
-    nodes_table: NodesTable = None,
-    node_column: NodeColumn = None,
-    bipartite: Bipartite = None,
-    train_until: TrainUntil = None,
-    test_from: TestFrom = None,
-    train_share: TrainShare = None,
-    val_share: ValShare = None,
     negatives: Annotated[
         list[str] | None, typer.Option(help="A kind of negatives to test against; may be repeated. All by default.")
     ] = None,
     protocol: ProtocolName = None,
     clock: ClockName = None,
-    device: DeviceName = "auto",
     jobs: Annotated[
         int | None,
         typer.Option(min=0, metavar="N", help="Number of parallel runs; by default one per core, on a GPU at most 4."),
     ] = None,
-    threads: Threads = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    *,
+    columns: Columns,
+    cuts: Cuts,
+    machine: Machine,
 ) -> None:
     """Train several systems with several seeds on a network, and compare their accuracy, time and memory.
 
@@ -102,9 +71,6 @@ def compare(
     from cawn.studies.compare import compare as compare_systems
     from cawn.studies.compare import plan
 
-    columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
-    columns |= {"weight": weight, "negative": negative, "node": node_column}
-    cuts = split_from(train_until, test_from, train_share, val_share)
     changes = parse_settings_by_system(settings or [])
     names = [name.strip() for name in systems.split(",")]
     planned = plan(names, preset, changes)  # before a large file is read
@@ -114,14 +80,14 @@ def compare(
         )
     kinds = tuple(negatives) if negatives else None
     asked = [
-        task_from(nodes, cuts, protocol, clock, negatives=kinds)
+        cuts.task(nodes, protocol, clock, negatives=kinds)
         for nodes in (("transductive", "inductive") if task == "both" else (task,))
     ]
-    events = read_links(data, columns, {"nodes": nodes_table, "bipartite": bipartite}, quiet)
-    say(in_words(describe(events)), quiet)
-    options: dict[str, Any] = {"jobs": jobs, "device": device, "threads": threads, "quiet": quiet}
-    found = compare_systems(events, list(planned.values()), task=asked, seeds=seeds, out=out, **options)
-    if as_json:
+    events = read_links(data, columns.arguments(), machine.quiet)
+    say(in_words(describe(events)), machine.quiet)
+    options: dict[str, Any] = {"task": asked, "seeds": seeds, "out": out, "jobs": jobs} | machine.options
+    found = compare_systems(events, list(planned.values()), **options)
+    if machine.as_json:
         print(json.dumps({"folder": str(out)} | found.to_dict()))
     else:
         _show(found, out)

@@ -5,32 +5,15 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from cawn import systems
-from cawn.cli.options import (
-    AsJson,
-    Bipartite,
-    Categorical,
-    Dst,
-    Msg,
-    Negative,
-    NodeColumn,
-    NodesTable,
-    Quiet,
-    Src,
-    Threads,
-    Time,
-    Weight,
-    column,
-    say,
-    use_threads,
-)
-from cawn.cli.train import TestFrom, TrainShare, TrainUntil, ValShare
+from cawn.cli.options import AsJson, Columns, Cuts, Quiet, Threads, say, use_threads, with_options
 
 
+@with_options(columns=Columns, cuts=Cuts)
 def index(
     data: Annotated[
         str,
@@ -40,20 +23,6 @@ def index(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Index folder to write.")] = Path("index"),
     memory: Annotated[str, typer.Option(metavar="SIZE", help="Memory limit, such as 4GiB or 500MB.")] = "4GiB",
-    src: Src = None,
-    dst: Dst = None,
-    time: Time = None,
-    msg: Msg = None,
-    categorical: Categorical = None,
-    weight: Weight = None,
-    negative: Negative = None,
-    nodes_table: NodesTable = None,
-    node_column: NodeColumn = None,
-    bipartite: Bipartite = None,
-    train_until: TrainUntil = None,
-    test_from: TestFrom = None,
-    train_share: TrainShare = None,
-    val_share: ValShare = None,
     system: Annotated[str, typer.Option(metavar="cawn|rates", help="System whose index is built.")] = systems.DEFAULT,
     preset: Annotated[
         str,
@@ -68,6 +37,9 @@ def index(
     threads: Threads = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    *,
+    columns: Columns,
+    cuts: Cuts,
 ) -> None:
     """Write the links of a log, which may be larger than memory, and their index to a folder that is then used as DATA.
 
@@ -78,22 +50,14 @@ def index(
     use_threads(threads)
     from cawn.checks import parse_bytes
     from cawn.cli.settings import parse_settings, settings_of
-    from cawn.cli.train import split_from
     from cawn.learn.indexing import build_index, summary
     from cawn.progress import progress
 
     limit = parse_bytes(memory, "--memory")
     config = settings_of(system, preset, parse_settings(settings or []))
-    columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
-    columns |= {"weight": weight, "negative": negative, "node": node_column}
-    options: dict[str, Any] = {
-        role: [*map(column, given)] if isinstance(given, list) else column(given) for role, given in columns.items()
-    }
-    options |= {"nodes": nodes_table, "bipartite": bipartite}
-    given = {role: given for role, given in options.items() if given is not None}
-    cuts, report = split_from(train_until, test_from, train_share, val_share), partial(progress, quiet=quiet)
+    report, given = partial(progress, quiet=quiet), columns.arguments()
     try:
-        build_index(data, out, config, memory=limit, split=cuts, threads=threads, report=report, **given)
+        build_index(data, out, config, memory=limit, split=cuts.split, threads=threads, report=report, **given)
     except KeyboardInterrupt:
         say("stopped; the same command continues after the last finished stage", quiet)
         raise

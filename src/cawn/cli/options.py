@@ -5,8 +5,13 @@ from __future__ import annotations
 import codecs
 import io
 import sys
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, fields
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, cast
+from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar, cast, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -14,6 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from cawn.errors import printable
 
 if TYPE_CHECKING:
+    from cawn.learn.task import Nodes, Task, TimeSplit
     from cawn.predictor import LinkPredictor
 
 
@@ -107,6 +113,122 @@ ProtocolName = Annotated[
     ),
 ]
 BatchMetrics = Annotated[bool, typer.Option("--batch-metrics", help="Also report means over batches of 30 links.")]
+
+
+TrainUntil = Annotated[
+    str | None, typer.Option("--train-until", metavar="TIME", help="Train on links before this date or number.")
+]
+TestFrom = Annotated[
+    str | None, typer.Option("--test-from", metavar="TIME", help="Test on links from this date or number on.")
+]
+TrainShare = Annotated[float | None, typer.Option("--train-share", help="Share of links to train on; 0.7 by default.")]
+ValShare = Annotated[float | None, typer.Option("--val-share", help="Share of links to validate on; 0.15 by default.")]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of DATA are what."""
+
+    PANEL: ClassVar[str] = "Columns of DATA"
+
+    src: Src = None
+    dst: Dst = None
+    time: Time = None
+    msg: Msg = None
+    categorical: Categorical = None
+    weight: Weight = None
+    negative: Negative = None
+    nodes_table: NodesTable = None
+    node_column: NodeColumn = None
+    bipartite: Bipartite = None
+
+    def arguments(self, link_id: str | None = None) -> dict[str, Any]:
+        """Those that are given, as arguments of `cawn.read`."""
+        columns = {name: getattr(self, name) for name in ("src", "dst", "time", "weight", "negative")}
+        columns |= {"node": self.node_column, "link_id": link_id}
+        found: dict[str, Any] = {role: column(name) for role, name in columns.items()}
+        for role, several in (("msg", self.msg), ("categorical", self.categorical)):
+            found[role] = None if several is None else [*map(column, several)]
+        found |= {"nodes": self.nodes_table, "bipartite": self.bipartite}
+        return {role: given for role, given in found.items() if given is not None}
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Where training ends and the test begins."""
+
+    PANEL: ClassVar[str] = "Split"
+
+    train_until: TrainUntil = None
+    test_from: TestFrom = None
+    train_share: TrainShare = None
+    val_share: ValShare = None
+
+    @property
+    def split(self) -> TimeSplit:
+        """The split that is meant."""
+        from cawn.learn.task import TimeSplit
+
+        return TimeSplit(**{name: given for name, given in vars(self).items() if given is not None})
+
+    def task(self, nodes: Nodes, protocol: str | None, clock: str | None, **more: Any) -> Task:
+        """What is asked; with the strict protocol and clock by default."""
+        from cawn.learn.task import Task
+
+        more |= {name: given for name, given in (("protocol", protocol), ("clock", clock)) if given is not None}
+        return Task(nodes, self.split, **more)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a command runs, and what it prints."""
+
+    PANEL: ClassVar[str] = "Machine and output"
+
+    device: DeviceName = "auto"
+    threads: Threads = None
+    quiet: Quiet = False
+    as_json: AsJson = False
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """As arguments of functions."""
+        return {"device": self.device, "threads": self.threads, "quiet": self.quiet}
+
+
+def with_options(**groups: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the fields of these dataclasses as options; it receives one object for each group."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [each for each in signature(command, eval_str=True).parameters.values() if each.name not in groups]
+        parts = {name: _parameters(group) for name, group in groups.items()}
+
+        @wraps(command)
+        def call(**given: Any) -> None:
+            made = {
+                name: groups[name](**{each.name: given.pop(each.name) for each in part}) for name, part in parts.items()
+            }
+            command(**given, **made)
+
+        every, shown = [*own, *(each for part in parts.values() for each in part)], cast("Any", call)
+        shown.__signature__ = Signature([each.replace(kind=Parameter.KEYWORD_ONLY) for each in every])
+        shown.__annotations__ = {each.name: each.annotation for each in every}
+        del shown.__wrapped__
+        return call
+
+    return decorate
+
+
+def _parameters(group: type[Any]) -> list[Parameter]:
+    """The fields of a group as options in a panel of their own."""
+    found = []
+    for each in fields(group):
+        kind, option = get_args(get_type_hints(group, include_extras=True)[each.name])
+        shown = copy(option)
+        shown.rich_help_panel = group.PANEL
+        annotation: Any = Annotated[kind, shown]
+        found.append(Parameter(each.name, Parameter.KEYWORD_ONLY, default=each.default, annotation=annotation))
+    return found
 
 
 class _PlainHelp:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cawn import systems
-from cawn.cli.options import AsJson, Bipartite, ClockName, DeviceName, Quiet, Threads, say, use_threads
+from cawn.cli.options import Bipartite, ClockName, Machine, say, use_threads, with_options
 from cawn.cli.train import read_links
 from cawn.errors import QueryError
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cawn.learn.tgb import Benchmark
 
 
+@with_options(machine=Machine)
 def tgb(
     name: Annotated[
         str,
@@ -47,10 +48,8 @@ def tgb(
     seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Number of seeds; TGB's leaderboard asks for 5.")] = 1,
     bipartite: Bipartite = None,
     clock: ClockName = None,
-    device: DeviceName = "auto",
-    threads: Threads = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    *,
+    machine: Machine,
 ) -> None:
     """Train a system on a dataset of the Temporal Graph Benchmark (TGB), and rank its last links by TGB's rules.
 
@@ -58,7 +57,7 @@ def tgb(
 
     Example: cawn tgb wiki --seeds 5 -o runs/tgbl-wiki
     """
-    use_threads(threads)
+    use_threads(machine.threads)
     from cawn.checks import check_choice
     from cawn.cli.reports import show_results
     from cawn.cli.settings import parse_settings, settings_of
@@ -76,28 +75,27 @@ def tgb(
         what = "--system, --preset, --set, --seed, --seeds, --out, --bipartite and --one-name-space"
         raise QueryError(f"--run tests finished runs; leave out {what}")
     config = settings_of(system, preset, parse_settings(settings or []))
-    plain = _links(name, benchmark, data, quiet)
+    plain = _links(name, benchmark, data, machine.quiet)
     one_name_space = not (benchmark.two_sided if bipartite is None else bipartite)
-    options: dict[str, Any] = {"device": device, "threads": threads, "quiet": quiet}
     if run:
         one_name_space = _check_runs(run, plain, name)
         how: dict[str, Any] = {"protocol": task.protocol, "clock": task.clock, "baselines": False}
-        each, folders = [evaluate(folder, **how, **options) for folder in run], [str(folder) for folder in run]
+        each, folders = [evaluate(folder, **how, **machine.options) for folder in run], [str(folder) for folder in run]
     else:
         events, order = _variant(plain, one_name_space), range(seed, seed + seeds)
         resume = out is not None and out.exists()
-        made = train_seeds(events, config, task=task, seeds=order, out=out, resume=resume, **options)
+        made = train_seeds(events, config, task=task, seeds=order, out=out, resume=resume, **machine.options)
         each = [found.results for found in made.runs.values()]
         folders = [] if out is None else [str(out / f"seed-{each}") for each in order]
     results = Results.of(each)
     notes = _notes(name, benchmark, one_name_space=one_name_space)
-    if as_json:
+    if machine.as_json:
         found = {"benchmark": f"tgbl-{name}", "runs": folders, "notes": notes}
         print(json.dumps(found | {"results": [one.tests for one in each], "summary": summarise(results)}))
         return
     show_results(results)
     for note in [f"tgbl-{name}: ranked with {results.tests[0]['evaluator']}", *notes]:
-        say(note, quiet)
+        say(note, machine.quiet)
 
 
 def _links(name: str, benchmark: Benchmark, data: str | None, quiet: bool) -> Events:
@@ -105,7 +103,7 @@ def _links(name: str, benchmark: Benchmark, data: str | None, quiet: bool) -> Ev
     source = data or benchmark.dataset
     if source is None:
         raise QueryError(f"the links of tgbl-{name} are not among our datasets; give TGB's file of links with --data")
-    return read_links(source, {}, {}, quiet)
+    return read_links(source, {}, quiet)
 
 
 def _variant(plain: Events, one_name_space: bool) -> Events:

@@ -13,46 +13,25 @@ import typer
 
 from cawn import systems
 from cawn.cli.options import (
-    AsJson,
     BatchMetrics,
-    Bipartite,
-    Categorical,
     ClockName,
-    DeviceName,
-    Dst,
+    Columns,
+    Cuts,
     LinkId,
-    Msg,
-    Negative,
-    NodeColumn,
-    NodesTable,
+    Machine,
     ProtocolName,
-    Quiet,
     RunFolder,
-    Src,
-    Threads,
-    Time,
-    Weight,
-    column,
     say,
     use_threads,
+    with_options,
 )
 from cawn.errors import brief
 
 if TYPE_CHECKING:
     from cawn.data.events import Events
-    from cawn.learn.task import Nodes, Task, TimeSplit
 
 
-TrainUntil = Annotated[
-    str | None, typer.Option("--train-until", metavar="TIME", help="Train on links before this date or number.")
-]
-TestFrom = Annotated[
-    str | None, typer.Option("--test-from", metavar="TIME", help="Test on links from this date or number on.")
-]
-TrainShare = Annotated[float | None, typer.Option("--train-share", help="Share of links to train on; 0.7 by default.")]
-ValShare = Annotated[float | None, typer.Option("--val-share", help="Share of links to validate on; 0.15 by default.")]
-
-
+@with_options(columns=Columns, cuts=Cuts, machine=Machine)
 def train(
     data: Annotated[
         str | None,
@@ -64,25 +43,11 @@ def train(
         ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Run folder to write.")] = Path("run"),
-    src: Src = None,
-    dst: Dst = None,
-    time: Time = None,
-    msg: Msg = None,
-    categorical: Categorical = None,
-    weight: Weight = None,
-    negative: Negative = None,
     id_column: LinkId = None,
-    nodes_table: NodesTable = None,
-    node_column: NodeColumn = None,
-    bipartite: Bipartite = None,
     task: Annotated[
         Literal["transductive", "inductive"],
         typer.Option(help="Test on all last links, or on those of hidden nodes."),
     ] = "transductive",
-    train_until: TrainUntil = None,
-    test_from: TestFrom = None,
-    train_share: TrainShare = None,
-    val_share: ValShare = None,
     system: Annotated[str, typer.Option(help=f"System to train: {systems.summaries()}.")] = systems.DEFAULT,
     preset: Annotated[
         str,
@@ -128,10 +93,10 @@ def train(
             show_default=False,
         ),
     ] = None,
-    device: DeviceName = "auto",
-    threads: Threads = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    *,
+    columns: Columns,
+    cuts: Cuts,
+    machine: Machine,
 ) -> None:
     """Train CAW-N, or another system, on a network and test it on its last links.
 
@@ -141,7 +106,7 @@ def train(
         from cawn.learn.launcher import launch
 
         raise typer.Exit(launch(devices, sys.argv[1:]))
-    use_threads(threads)
+    use_threads(machine.threads)
     from cawn.cli import reports
     from cawn.cli.settings import parse_settings, settings_of
     from cawn.data.summary import describe, in_words
@@ -152,14 +117,13 @@ def train(
     from cawn.learn.experiments import train as train_once
     from cawn.learn.reporting import TensorBoard
     from cawn.learn.runs import read_config, read_description
-    from cawn.learn.task import Task, TimeSplit
+    from cawn.learn.task import Task
     from cawn.studies.seeds import train_seeds
 
-    here = ranks.join(device)
-    silent = quiet or not here.first
+    here = ranks.join(machine.device)
+    silent = machine.quiet or not here.first
     first = out / f"seed-{seed}" if seeds > 1 else out
-    cuts = split_from(train_until, test_from, train_share, val_share)
-    asked = task_from(task, cuts, protocol, clock, refit=refit)
+    asked = cuts.task(task, protocol, clock, refit=refit)
     if here.first or resume:  # rank 0 alone refuses what is in the folder
         check_folder(first, resume=resume)
     board = TensorBoard() if tensorboard and here.first else None
@@ -167,7 +131,7 @@ def train(
         description, config = read_description(first), read_config(first)
         seed = description["seed"] if seeds == 1 else seed
         kept = not settings and (system, preset, global_batch) == (systems.DEFAULT, "default", None)
-        if not kept or cuts != TimeSplit() or clock is not None or protocol is not None:
+        if not kept or cuts != Cuts() or clock is not None or protocol is not None:
             raise QueryError(
                 "--resume keeps the run's own settings and split; leave out --system, --preset, --set, --global-batch, "
                 "the split, --protocol and --clock"
@@ -182,14 +146,10 @@ def train(
                 raise QueryError("--global-batch sets batch_size; leave out --set batch_size")
             config, rule = with_global_batch(config, global_batch, scaled="lr" not in given)
             say(rule, silent)
-    columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
-    columns |= {"weight": weight, "negative": negative, "node": node_column, "link_id": id_column}
-    files: dict[str, Any] = {"nodes": nodes_table, "bipartite": bipartite}
-    source = f"{data} {columns} {files}"
-    events = ranks.share_links(here, source, lambda: _events(data, first, resume, columns, files, silent))
+    given = columns.arguments(id_column)
+    events = ranks.share_links(here, f"{data} {given}", lambda: _events(data, first, resume, given, silent))
     say(in_words(describe(events)), silent)
-    options: dict[str, Any] = {"task": asked, "device": device, "threads": threads}
-    options |= {"resume": resume, "quiet": quiet, "callback": board}
+    options: dict[str, Any] = {"task": asked, "resume": resume, "callback": board} | machine.options
     if seeds > 1:
         made = train_seeds(events, config, seeds=range(seed, seed + seeds), out=out, **options)
         results, report, summary = made.results, made.runs[seed].report, {"seeds": made.to_list()}
@@ -198,17 +158,18 @@ def train(
         results, report, summary = run.results, run.report, {}
     if not here.first:
         return
-    if as_json:
+    if machine.as_json:
         tests = results.where(seed=seed).tests
         found: dict[str, Any] = {"run": str(out), "data": describe(events), "results": tests, "report": report}
         print(json.dumps(found | summary))
         return
     reports.show_results(results, batch_metrics=batch_metrics)
     reports.show_candidates(report)
-    if not quiet:
+    if not machine.quiet:
         reports.show_next(first, events, explains=explains(config))
 
 
+@with_options(machine=Machine)
 def evaluate(
     run: RunFolder,
     negatives: Annotated[
@@ -221,10 +182,8 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help="Later links to measure the accuracy on; they are not added."),
     ] = None,
-    device: DeviceName = "auto",
-    threads: Threads = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    *,
+    machine: Machine,
 ) -> None:
     """Test a run again on its last links and compare it with its baselines, or on later links.
 
@@ -232,61 +191,32 @@ def evaluate(
 
     Example: cawn evaluate runs/mine --data today.csv
     """
-    use_threads(threads)
+    use_threads(machine.threads)
     if data is not None:
-        return _evaluate_on(run, data, device, threads, as_json)
+        return _evaluate_on(run, data, machine)
     from cawn.cli import reports
     from cawn.learn.experiments import evaluate as evaluate_run
 
     kinds = None if negatives is None else tuple(negatives)
-    say(f"testing {run}", quiet or not sys.stderr.isatty())
-    options: dict[str, Any] = {"device": device, "threads": threads, "quiet": quiet}
-    results = evaluate_run(run, negatives=kinds, protocol=protocol, clock=clock, **options)
-    if as_json:
+    say(f"testing {run}", machine.quiet or not sys.stderr.isatty())
+    results = evaluate_run(run, negatives=kinds, protocol=protocol, clock=clock, **machine.options)
+    if machine.as_json:
         print(json.dumps({"run": str(run), "results": results.tests}))
     else:
         reports.show_results(results, batch_metrics=batch_metrics)
     return None
 
 
-def _evaluate_on(run: Path, data: Path, device: str, threads: int | None, as_json: bool) -> None:
+def _evaluate_on(run: Path, data: Path, machine: Machine) -> None:
     """The accuracy on later links."""
     from cawn.cli.reports import describe_accuracy
     from cawn.predictor import LinkPredictor
 
-    found = LinkPredictor.load(run, device=device, threads=threads, cache=False).evaluate(data)
-    print(json.dumps({"run": str(run)} | found) if as_json else describe_accuracy(found))
+    found = LinkPredictor.load(run, device=machine.device, threads=machine.threads, cache=False).evaluate(data)
+    print(json.dumps({"run": str(run)} | found) if machine.as_json else describe_accuracy(found))
 
 
-def split_from(
-    train_until: str | None, test_from: str | None, train_share: float | None, val_share: float | None
-) -> TimeSplit:
-    """The split that the options describe."""
-    from cawn.learn.task import TimeSplit
-
-    times = {"train_until": train_until, "test_from": test_from}
-    given: dict[str, Any] = {name: text for name, text in times.items() if text is not None}
-    shares = {"train_share": train_share, "val_share": val_share}
-    given |= {name: share for name, share in shares.items() if share is not None}
-    return TimeSplit(**given)
-
-
-def task_from(nodes: Nodes, cuts: TimeSplit, protocol: str | None, clock: str | None, **more: Any) -> Task:
-    """What the options ask for; the strict protocol and clock by default."""
-    from cawn.learn.task import Task
-
-    more |= {name: text for name, text in (("protocol", protocol), ("clock", clock)) if text is not None}
-    return Task(nodes, cuts, **more)
-
-
-def _events(
-    data: str | None,
-    out: Path,
-    resume: bool,
-    columns: dict[str, str | list[str] | None],
-    options: dict[str, Any],
-    quiet: bool,
-) -> Events:
+def _events(data: str | None, out: Path, resume: bool, given: dict[str, Any], quiet: bool) -> Events:
     """The links to train on: from a file, a dataset, or the run that is resumed."""
     from cawn.errors import QueryError
 
@@ -295,19 +225,19 @@ def _events(
             raise QueryError("DATA is missing: give a file of links or the name of a dataset (see 'cawn datasets')")
         from cawn.learn.runs import read_events
 
-        _refuse_given(columns | options, "the links of the run are used")
+        _refuse_given(given, "the links of the run are used")
         return read_events(out)
-    return read_links(data, columns, options, quiet)
+    return read_links(data, given, quiet)
 
 
-def read_links(data: str, columns: dict[str, str | list[str] | None], options: dict[str, Any], quiet: bool) -> Events:
-    """The links of a file or a dataset."""
+def read_links(data: str, given: dict[str, Any], quiet: bool) -> Events:
+    """The links of a file, with further arguments of `cawn.read`, or of a dataset."""
     from cawn.data import datasets
     from cawn.data.readers import read
     from cawn.errors import QueryError
 
     if data in datasets.CATALOG and not Path(data).exists():
-        _refuse_given(columns | options, f"{data} is a dataset")
+        _refuse_given(given, f"{data} is a dataset")
         from cawn.cli.data import download_progress
 
         with download_progress(data, quiet) as progress:
@@ -315,21 +245,18 @@ def read_links(data: str, columns: dict[str, str | list[str] | None], options: d
     if not Path(data).exists() and data != "-" and not set(data) & set("./*?["):
         known = ", ".join(datasets.CATALOG)
         raise QueryError(f"{brief(data)}: no such file, and no dataset of this name; datasets are {known}")
-    chosen: dict[str, Any] = {
-        role: [*map(column, given)] if isinstance(given, list) else column(given) for role, given in columns.items()
-    }
-    events = read(data, **chosen, **options)
+    events = read(data, **given)
     say(f"{data}: {_columns(events)}", quiet)
     return events
 
 
-def _refuse_given(options: dict[str, Any], reason: str) -> None:
+def _refuse_given(given: dict[str, Any], reason: str) -> None:
     """Refuse options that describe a file if no file is read."""
     from cawn.errors import QueryError
 
-    names = {"nodes": "nodes-table", "node": "node-column"}
-    if given := [names.get(role, role) for role, value in options.items() if value is not None]:
-        raise QueryError(f"--{given[0]} describes a file, but {reason}; leave it out")
+    names = {"nodes": "nodes-table", "node": "node-column", "link_id": "id"}
+    for role in given:
+        raise QueryError(f"--{names.get(role, role)} describes a file, but {reason}; leave it out")
 
 
 def _columns(events: Events) -> str:

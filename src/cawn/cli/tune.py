@@ -10,32 +10,14 @@ from typing import Annotated, Any, Literal
 import typer
 
 from cawn import systems
-from cawn.cli.options import (
-    AsJson,
-    Bipartite,
-    Categorical,
-    ClockName,
-    DeviceName,
-    Dst,
-    Msg,
-    Negative,
-    NodeColumn,
-    NodesTable,
-    ProtocolName,
-    Quiet,
-    Src,
-    Threads,
-    Time,
-    Weight,
-    say,
-    use_threads,
-)
-from cawn.cli.train import TestFrom, TrainShare, TrainUntil, ValShare, read_links, split_from, task_from
+from cawn.cli.options import ClockName, Columns, Cuts, Machine, ProtocolName, say, use_threads, with_options
+from cawn.cli.train import read_links
 from cawn.errors import QueryError, brief
 
 _UNITS = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
 
 
+@with_options(columns=Columns, cuts=Cuts, machine=Machine)
 def tune(
     data: Annotated[
         str | None,
@@ -80,30 +62,16 @@ def tune(
         str | None, typer.Option(metavar="TIME", help="Begin no trial after this time: 90s, 30min, 2h, 1d.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Number of processes.")] = 1,
-    src: Src = None,
-    dst: Dst = None,
-    time: Time = None,
-    msg: Msg = None,
-    categorical: Categorical = None,
-    weight: Weight = None,
-    negative: Negative = None,
-    nodes_table: NodesTable = None,
-    node_column: NodeColumn = None,
-    bipartite: Bipartite = None,
     task: Annotated[
         Literal["transductive", "inductive"],
         typer.Option(help="Test on all last links, or on those of hidden nodes."),
     ] = "transductive",
-    train_until: TrainUntil = None,
-    test_from: TestFrom = None,
-    train_share: TrainShare = None,
-    val_share: ValShare = None,
     protocol: ProtocolName = None,
     clock: ClockName = None,
-    device: DeviceName = "auto",
-    threads: Threads = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    *,
+    columns: Columns,
+    cuts: Cuts,
+    machine: Machine,
 ) -> None:
     """Search for good hyperparameters of a system with Optuna, and train and test the best.
 
@@ -113,7 +81,7 @@ def tune(
 
     Example: cawn tune edges.csv --trials 50 --timeout 2h -o runs/tuned
     """
-    use_threads(threads)
+    use_threads(machine.threads)
     from cawn.cli.settings import parse_settings, settings_of
     from cawn.data.summary import describe, in_words
     from cawn.studies.tuning import Search, check_study
@@ -125,27 +93,23 @@ def tune(
     config = settings_of(system, preset, given)
     searched = default_space(config, given) if space is None else read_space(space, config, given)
     if show_space:
-        print(json.dumps(searched.to_plain()) if as_json else searched.to_toml(), end="\n" if as_json else "")
+        print(json.dumps(searched.to_plain()) if machine.as_json else searched.to_toml().rstrip())
         return
     if data is None:
         raise QueryError("DATA is missing: give a file of links or the name of a dataset (see 'cawn datasets')")
     duration = None if timeout is None else _seconds(timeout)
     search = Search(searched, metric, _seeds(seeds), seed, duration)
-    cuts = split_from(train_until, test_from, train_share, val_share)
-    asked = task_from(task, cuts, protocol, clock)
+    asked = cuts.task(task, protocol, clock)
     options: dict[str, Any] = {"out": out, "trials": trials, "jobs": jobs}
     check_study(config, **options)  # before a large file is read
-    columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
-    columns |= {"weight": weight, "negative": negative, "node": node_column}
-    events = read_links(data, columns, {"nodes": nodes_table, "bipartite": bipartite}, quiet)
-    say(in_words(describe(events)), quiet)
-    options |= {"device": device, "threads": threads, "quiet": quiet}
-    found = tune_settings(events, config, search=search, task=asked, **options)
-    if as_json:
+    events = read_links(data, columns.arguments(), machine.quiet)
+    say(in_words(describe(events)), machine.quiet)
+    found = tune_settings(events, config, search=search, task=asked, **options, **machine.options)
+    if machine.as_json:
         print(json.dumps(found.to_dict()))
         return
     print("\n".join(summary(found)))
-    say(f"written: {found.run}, {out / 'best.toml'}, {out / 'report.html'}", quiet)
+    say(f"written: {found.run}, {out / 'best.toml'}, {out / 'report.html'}", machine.quiet)
 
 
 def _seeds(text: str) -> int | list[int]:
