@@ -3,11 +3,14 @@
 import re
 import subprocess
 import sys
+from itertools import islice
 
 import pytest
 
+import cawn
 from cawn.testing import PROMISES
-from example_files import EXAMPLES
+from example_files import EXAMPLES, example
+from systems.small_settings import small
 
 
 def output_of(name: str) -> str:
@@ -47,6 +50,23 @@ def test_pyg_embeddings() -> None:
     accuracy, majority = numbers(r"accuracy (\d+)% on 450 links; always answering no: (\d+)%", out)
     assert "embeddings: (900, 96)" in out
     assert accuracy > majority + 5
+
+
+def test_train_loop() -> None:
+    out = output_of("train_loop.py")
+    first, second = (numbers(rf"epoch {epoch}: validation AP ([\d.]+)", out)[0] for epoch in (1, 2))
+    (tested,) = numbers(r"historical negatives ([\d.]+)", out)
+    assert min(first, second, tested) > 0.6
+    assert len((EXAMPLES / "train_loop.py").read_text(encoding="utf-8").splitlines()) < 60
+
+
+@pytest.mark.parametrize("name", ["cawn", "tgn", "graphmixer"])
+def test_the_loop_trains_as_the_package_does(name: str) -> None:
+    events, config = cawn.laws.triadic_closure(30, 500, seed=3).events, small(name)
+    options = {"device": "cpu", "threads": 1, "quiet": True}
+    expected = [row["val_ap"] for row in cawn.Trainer(events, config, seed=4, **options).fit_untested()]
+    found = [ap for ap, _ in islice(example("train_loop").train(events, config, seed=4), len(expected))]
+    assert found == pytest.approx(expected, abs=1e-6)
 
 
 def test_own_system() -> None:
