@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import gelu
 
 import cawn
-from cawn.rivals.dygformer import Dygformer, DygformerSettings, Sequences, common_counts
+from cawn.rivals.dygformer import Dygformer, DygformerSettings
 from rivals.past_by_reading import UNIT, attributed_events, random_weights, read_past, some_pairs, time_code
 from tolerances import assert_same_scores
 
@@ -80,43 +80,6 @@ def test_against_the_equations(link: int, node: int, length: int, patch: int) ->
     expected = [slow.score(*pair) for pair in zip(*(column.tolist() for column in asked), strict=True)]
     assert len(set(np.round(expected, 4))) > 8
     assert_same_scores(system.scorer(events)(*asked), expected)
-
-
-def test_counts_by_hand() -> None:
-    """Node 1 links with 2, 2 and 7; node 2 with 1 and 1."""
-    u, v = (Sequences(torch.tensor([ids]), torch.zeros(1, 4), None, None) for ids in ([1, 2, 2, 7], [2, 1, 1, -1]))
-    assert common_counts(u, v)[0].tolist() == [[1, 2], [2, 1], [2, 1], [1, 0]]
-    assert common_counts(v, u)[0, :3].tolist() == [[1, 2], [2, 1], [2, 1]]
-
-
-@pytest.mark.parametrize("patch", [1, 4])
-def test_more_padding_changes_no_score(patch: int) -> None:
-    """The published code averages over the padding, whose amount depends on the longest history of the batch."""
-    events = attributed_events(0, link=3, node=2)[:40]
-    longest = max(len(read_past(events, node, np.inf)) for node in range(12))
-    short, long = (4 * -(-(longest + 1) // 4) + extra for extra in (0, 32))
-    asked = some_pairs(events)
-    scores = [
-        random_weights("dygformer", events, length=length, patch=patch).scorer(events)(*asked)
-        for length in (short, long)
-    ]
-    assert np.ptp(scores[0]) > 1e-3
-    assert_same_scores(scores[1], scores[0])
-
-
-def test_what_stands_in_the_padding_changes_no_score() -> None:
-    network = random_weights("dygformer", attributed_events(0, link=3, node=2), length=6).module
-    ids = torch.tensor([[1, 2, 3, -1, -1, -1], [4, 2, 2, 2, 1, -1]])
-    gaps, attributes, features = torch.rand(2, 6), torch.rand(2, 6, 3), torch.rand(2, 6, 2)
-    real = ids >= 0
-
-    def logits(noise: float, where: Tensor) -> Tensor:
-        noisy = [part + noise * where.view(2, 6, *[1] * (part.ndim - 2)) for part in (gaps, attributes, features)]
-        sequences = Sequences(ids, *noisy)
-        return network(sequences, Sequences(*(part.flip(0) for part in sequences)))
-
-    assert torch.allclose(logits(9.0, ~real), logits(0.0, ~real), atol=1e-5)
-    assert not torch.allclose(logits(9.0, real), logits(0.0, real), atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -55,18 +55,6 @@ def test_against_the_equations(link: int, node: int) -> None:
     assert_same_scores(system.scorer(events)(*asked), expected)
 
 
-def test_padding_changes_nothing() -> None:
-    """A node with 3 links has the same embedding whatever stands in the other places."""
-    system = random_weights("graphmixer", attributed_events(0, link=3), neighbours=5)
-    mask = torch.arange(5).expand(2, 5) < 3
-    gaps, attributes = torch.rand(2, 5), torch.rand(2, 5, 3)
-    expected = system.module.embed(gaps, attributes, mask, None)
-    found = system.module.embed(gaps + 9 * ~mask, attributes - 5 * ~mask[..., None], mask, None)
-    assert torch.allclose(found, expected, atol=1e-6)
-    other = system.module.embed(gaps + 9 * mask, attributes, mask, None)
-    assert (other - expected).abs().max() > 1e-3
-
-
 def test_the_time_code_is_not_learned() -> None:
     system = random_weights("graphmixer", attributed_events(0))
     assert not [name for name, _ in system.module.named_parameters() if name.startswith("time")]

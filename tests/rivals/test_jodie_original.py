@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 
 import cawn
 from cawn.data.ties import in_canonical_order
-from cawn.rivals.jodie_original import JodieOriginal, NextItem
+from cawn.rivals.jodie_original import JodieOriginal
 from networks import random_events, with_columns
 from systems.small_settings import small
 from tolerances import assert_same_scores
@@ -141,19 +141,6 @@ def test_scores_and_losses_are_those_of_the_equations(attributes: bool) -> None:
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-def test_the_previous_item_is_as_it_was_before_the_predicted_link() -> None:
-    """Item 1 links to others between the two links of node 0, but not after the second."""
-    events = cawn.Events([0, 2, 3, 0, 4, 4], [1, 1, 1, 1, 1, 5], [1, 2, 3, 4, 5, 6])
-    trainer = trained(random_events(0))
-    scorer, slow = trainer.system.scorer(events), SlowJodie(trainer.system)
-    for links in moments(events):
-        u, v, t, _ = links[0]
-        with torch.no_grad():
-            expected = slow.score(u, v, t)
-            slow.link_moment(links)
-        assert_same_scores(scorer(np.array([u]), np.array([v]), np.array([t])), [expected])
-
-
 def test_a_prefix_may_end_between_simultaneous_links() -> None:
     events = in_canonical_order(random_events(4, num_links=90, span=12))
     system = trained(events).system
@@ -162,24 +149,6 @@ def test_a_prefix_may_end_between_simultaneous_links() -> None:
         src, dst, t = np.array([1, 2, 3]), np.array([3, 1, 2]), np.full(3, events.t[-1] + 1)
         found = scorer.score_after(src, dst, t, np.full(3, visible))
         assert_same_scores(found, system.scorer(events[:visible])(src, dst, t))
-
-
-def test_the_distance_to_a_one_hot_code() -> None:
-    part = NextItem(2, 0, [0, 1], [4, 6, 9])
-    j = torch.tensor([[1.0, 0.0, 0.5, -0.5, 2.0]] * 3)
-    dynamic = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 2.0]])
-    found = part.squared_distance(j, dynamic, torch.tensor([6, 9, 5]))  # node 5 has no code
-    expected = [1 + 0.25 + 2.25 + 4, 0.25 + 0.25 + 1, 4 + 0.25 + 0.25 + 4 + 1]
-    torch.testing.assert_close(found, torch.tensor(expected))
-
-
-def test_new_nodes_share_one_score() -> None:
-    """They differ neither in their first states nor in their codes."""
-    events = random_events(0)
-    scorer = trained(events).system.scorer(events)
-    scores = scorer(np.array([100, 101, 0, 0]), np.array([1, 1, 100, 101]), np.full(4, events.t[-1]))
-    assert scores[0] == scores[1]
-    assert scores[2] == scores[3]
 
 
 def test_a_link_without_weight_changes_the_state_but_not_the_loss() -> None:

@@ -11,7 +11,7 @@ import torch
 import cawn
 from cawn.data.ties import batch_ends, in_canonical_order
 from cawn.kernels import rng
-from cawn.rivals.nat import CacheBatches, Caches, NATSystem
+from cawn.rivals.nat import NATSystem
 from networks import random_events, with_columns
 from systems.small_settings import small
 from tolerances import assert_same_scores
@@ -145,59 +145,3 @@ def test_scores_are_those_of_the_equations(pooling: str) -> None:
     assert start >= 40
     src, dst, t = np.array(asked).T
     assert_same_scores(system.scorer(encoded)(src, dst, t), np.array(expected))
-
-
-def replayed(system: NATSystem, stream: CacheBatches, batches: int) -> Caches:
-    state = system.initial(stream)
-    for number in range(batches):
-        system.add(stream, state, number)
-    return Caches(**state)
-
-
-def test_keys_are_neighbours_and_their_neighbours() -> None:
-    """0-1, then 1-2: 2 finds 0 in its second cache, 1 finds both in its first, 0 knows nothing of 2."""
-    events = cawn.Events([0, 1, 3, 3], [1, 2, 4, 5], [0, 1, 2, 3])
-    system = built(random_events(2), batch_size=1, neighbours=64, second_neighbours=64)
-    stream = system.past(events)
-    caches = replayed(system, stream, 2)
-
-    def keys(node: int) -> tuple[set[int], set[int]]:
-        row = caches.key[node].tolist()
-        return set(row[1:65]) - {-1}, set(row[65:]) - {-1}
-
-    assert keys(0) == ({1}, set())
-    assert keys(1) == ({0, 2}, set())
-    assert keys(2) == ({1}, {0})
-    assert (caches.key[3:7] == -1).all()
-
-
-def test_replacement() -> None:
-    """With one slot: probability 0 keeps the first neighbour, 1 the last, 0.7 the newer in 7 of 10 cases."""
-    count = 2_000
-    src = np.repeat(np.arange(count), 2)
-    dst = count + np.tile([0, 1], count)
-    events = cawn.Events(src, dst, np.tile([0, 1], count))
-    for probability, low, high in ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0), (0.7, 0.65, 0.75)):  # 5 standard errors
-        system = built(random_events(2), batch_size=1, neighbours=1, replacement=probability)
-        stream = system.past(events)
-        caches = replayed(system, stream, len(stream))
-        assert low <= float((caches.key[:count, 1] == count + 1).float().mean()) <= high
-
-
-def test_the_last_incomplete_batch_is_not_seen() -> None:
-    events = cawn.Events(np.zeros(10, int), np.arange(1, 11), np.arange(10))
-    system = built(random_events(3), batch_size=4)
-    scorer = system.scorer(events)
-    stream = system.past(events)
-    assert stream.ends.tolist() == [4, 8]
-    assert stream.complete(np.array([3, 4, 7, 8, 10])).tolist() == [0, 1, 1, 2, 2]
-    zero = np.zeros(1, int)
-    same = [scorer.score_after(zero, zero + 4, zero + 20, np.array([n])) for n in (8, 9, 10)]
-    assert same[0] == same[1] == same[2] != scorer.score_after(zero, zero + 4, zero + 20, np.array([7]))
-
-
-def test_training_state_must_fit() -> None:
-    system = built(random_events(4))
-    state = system.training_state() | {"own": torch.zeros(2, 2)}
-    with pytest.raises(ValueError, match="wrong shape"):
-        system.load_training_state(state)

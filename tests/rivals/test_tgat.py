@@ -78,16 +78,6 @@ def test_against_the_equations(link: int, node: int, layers: int) -> None:
     assert_same_scores(system.scorer(events)(*asked), expected)
 
 
-def test_the_newest_link_counts() -> None:
-    """A published finder leaves it out: a node with a single link then has no history."""
-    events = cawn.Events([0, 2, 3], [1, 3, 4], [10, 20, 30])
-    system = random_weights("tgat", events, neighbours=1)
-    scorer = system.scorer(events)
-    (known,), (unknown,), (other,) = (scorer(*np.array([[u], [5], [31]])) for u in (0, 6, 4))
-    assert abs(known - unknown) > 1e-4
-    assert abs(known - other) > 1e-4
-
-
 def test_fixed_shapes_give_the_same_embeddings(monkeypatch) -> None:
     """Those of training steps on a GPU, in which equal rows of a tree are not looked for."""
     events = attributed_events(0, link=2)
@@ -119,11 +109,3 @@ def test_uniform_sampling_is_repeatable() -> None:
     assert_same_scores(system.scorer(events)(*(column[11:12] for column in asked)), expected[11:12])
     recent = random_weights("tgat", events, sampling="recent", neighbours=2).scorer(events)(*asked)
     assert np.abs(recent - expected).max() > 1e-3
-
-
-def test_uniform_sampling_of_every_link_is_recent_sampling() -> None:
-    """With one link per node, both choose it."""
-    events = cawn.Events([0, 2, 4], [1, 3, 5], [10, 20, 30])
-    asked = np.array([0, 2, 5]), np.array([3, 4, 1]), np.array([31, 40, 50])
-    systems = [random_weights("tgat", events, sampling=kind, neighbours=1) for kind in ("recent", "uniform")]
-    assert_same_scores(*(system.scorer(events)(*asked) for system in systems))

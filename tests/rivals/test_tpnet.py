@@ -69,18 +69,6 @@ def test_without_randomness_the_projections_are_walk_matrices(dtype: type) -> No
                 assert found == pytest.approx(expected[node], rel=1e-5, abs=1e-6)
 
 
-def test_a_literal_case() -> None:
-    """0-1 at time 0, 1-2 at time 1: one walk from 2 to 0, and none from 0 to 2, since time runs back."""
-    now = np.zeros((3, 3, 3), np.float32)
-    now[:, 0] = np.eye(3)
-    after_links = np.zeros((2, 2, 3, 3), np.float32)
-    times = np.array([0, 1])
-    project(np.array([0, 1]), np.array([1, 2]), times, 0.5, now, now.copy(), np.zeros(3, np.int64), after_links)
-    half = math.exp(-0.5)
-    assert after_links[1, 1] == pytest.approx(np.array([[0, 0, 1], [0, 1, 0], [half, 0, 0]]))
-    assert after_links[1, 0] == pytest.approx(np.array([[0, 1, 0], [half, 0, 1], [0, 0, 0]]))
-
-
 def test_projections_at_any_time() -> None:
     events = random_events(2, num_nodes=6, num_links=30, span=20)
     system = built(events, levels=2)

@@ -55,35 +55,6 @@ def test_it_is_trained_evaluated_stored_and_loaded(events, tmp_path: Path) -> No
     assert cawn.LinkPredictor.load(tmp_path / "saved", device="cpu").num_links == len(events) + 1
 
 
-def test_an_interrupted_run_resumes_to_the_same_weights(events, tmp_path: Path, monkeypatch) -> None:
-    whole = cawn.train(events, SMALL, quiet=True, device="cpu", task=cawn.Task(negatives=("random",)))
-    steps = iter(range(10_000))
-
-    def interrupt(trainer: cawn.Trainer, now: Progress) -> None:
-        if now.stage == "training" and next(steps) > 0:
-            trainer.interrupt.asked = True
-
-    trainer = cawn.Trainer(events, SMALL, out=tmp_path / "run", quiet=True, device="cpu")
-    trainer.listeners.all.append(lambda now: interrupt(trainer, now))
-    monkeypatch.setattr("cawn.learn.trainer.REPORT_INTERVAL", 0.0)
-    with pytest.raises(KeyboardInterrupt):
-        trainer.fit()
-    assert 0 < trainer.state.step < trainer.num_steps
-    resumed = cawn.train(
-        events,
-        SMALL,
-        out=tmp_path / "run",
-        resume=True,
-        quiet=True,
-        device="cpu",
-        task=cawn.Task(negatives=("random",)),
-    )
-    for name, value in weights(whole).items():
-        assert torch.equal(value, weights(resumed)[name]), name
-    assert resumed.results == whole.results
-    assert resumed.facts == whole.facts
-
-
 def test_what_a_system_cannot_do_is_refused_in_one_line(events, tmp_path: Path) -> None:
     run = cawn.train(
         events,

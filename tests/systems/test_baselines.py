@@ -67,24 +67,6 @@ def test_a_tie_is_broken_however_long_ago_it_is() -> None:
     assert all(above > below for above, below in pairwise(codes))
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("seed", range(3))
-def test_the_future_changes_nothing(rule: str, seed: int) -> None:
-    """Other links between other nodes at other times, from the query's time on; and none at all."""
-    events = random_events(seed, num_links=300)
-    now = int(np.median(events.t))
-    later = np.flatnonzero(events.t >= now)
-    rng = np.random.default_rng(seed)
-    src, dst, t = events.src.copy(), events.dst.copy(), events.t.copy()
-    src[later], dst[later] = rng.integers(0, 8, (2, len(later)))
-    t[later] = rng.integers(now, 10**6, len(later))
-    asked = *QUERIES, np.full(100, now)
-    truth = BaselineScorer(Past(events), rule)(*asked)
-    for other in (cawn.Events(src, dst, t, num_nodes=8), events[events.t < now]):
-        np.testing.assert_array_equal(BaselineScorer(Past(other), rule)(*asked), truth)
-    assert len(set(truth)) > 1
-
-
 def test_standing_baselines_of_no_links() -> None:
     none = cawn.Events([], [], [])
     for scorer in scorers(none).values():

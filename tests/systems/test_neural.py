@@ -1,12 +1,11 @@
 """The base of systems on past links: each end is embedded once, and node attributes are averaged exactly."""
 
 import numpy as np
-import pytest
 import torch
 
 import cawn
 from cawn.systems.neural import distinct
-from rivals.past_by_reading import UNIT, attributed_events, random_weights, read_past
+from rivals.past_by_reading import UNIT, attributed_events, random_weights
 from tolerances import assert_same_scores
 
 
@@ -34,18 +33,6 @@ def test_an_end_that_several_pairs_share_is_embedded_once(monkeypatch) -> None:
     found = scorer(src, dst, t)
     assert counts == [4]
     assert_same_scores(found, [scorer(src[[i]], dst[[i]], t[[i]])[0] for i in range(4)])
-
-
-@pytest.mark.parametrize("k", [1, 5, 2000])
-def test_mean_attributes_of_the_other_ends(k: int) -> None:
-    events = attributed_events(3, node=2)
-    past = random_weights("graphmixer", events).past(events)
-    nodes, t = torch.arange(14), torch.full((14,), 60)
-    found = past.mean_features(nodes, past.before(t), k)
-    for node in nodes.tolist():
-        others = [events.x[link.node] for link in read_past(events, node, 60)[:k]]
-        expected = np.mean(others, axis=0) if others else np.zeros(2)
-        np.testing.assert_allclose(found[node], expected, atol=1e-6)
 
 
 def test_gaps_are_exact() -> None:

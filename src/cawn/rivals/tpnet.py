@@ -158,7 +158,7 @@ class Projections(PastTensors):
         ordered, shape = self.events, (system.config.levels + 1, system.width)
         nodes = by_first_appearance(np.stack([ordered.src, ordered.dst], axis=1).ravel()).reshape(-1, 2)
         now = np.zeros((int(nodes.max()) + 1 if len(nodes) else 0, *shape), np.float32)
-        now[:, 0] = rng.normal(system.seed, len(now) * system.width).reshape(len(now), -1) / math.sqrt(system.width)
+        now[:, 0] = rng.normal(system.seed, len(now) * system.width).reshape(-1, system.width) / math.sqrt(system.width)
         found = np.zeros((len(ordered) + 1, 2, *shape), np.float32)
         updated = np.repeat(ordered.t[:1], len(now))
         project(nodes[:, 0], nodes[:, 1], ordered.t, system.decay, now, now.copy(), updated, found)

@@ -76,16 +76,6 @@ def test_a_new_epoch_starts_without_memory() -> None:
     assert first == again
 
 
-def test_the_state_of_another_network_is_refused() -> None:
-    events = random_events(5, num_nodes=15, num_links=300, span=200)
-    trainer, other = trainer_of("tgn", events), trainer_of("tgn", events, dim=9)
-    next(other.system.updates(0, 0, other.optimizer))
-    with pytest.raises(ValueError, match="message has the wrong shape"):
-        trainer.system.load_training_state(other.system.training_state())
-    with pytest.raises(KeyError):
-        trainer.system.load_training_state({})
-
-
 def test_moments_of_the_gaps_between_the_links_of_a_node() -> None:
     #                 0: 1, 4, 8   1: 1, 8   2: 4, so the gaps are 3, 4 and 7
     mean, deviation = gap_moments(cawn.Events([0, 0, 1], [1, 2, 0], [1, 4, 8]))

@@ -75,23 +75,6 @@ def test_the_equations(variant: str, attributes: bool) -> None:
         np.testing.assert_allclose(scorer(src, dst, np.full(6, t)), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_without_looking_at_nodes_the_weights_are_the_same_in_every_window() -> None:
-    """A consequence of the equations: variant O with a full history is a static graph convolution."""
-    system = trainer("evolvegcn").system
-    w = [weight.first for weight in system.module.weights]
-    for _ in range(system.config.history + 1):
-        w = [weight(value) for weight, value in zip(system.module.weights, w, strict=True)]
-    past = system.past(system.context.events)
-    for t in (60, 90):
-        (*_, last) = system._snapshots(past, view_at(past, t))
-        h = last.features
-        for matrix in w:
-            h = system.module.eval().activation(last.matrix(h @ matrix))
-        np.testing.assert_allclose(
-            system.embedder(past)(view_at(past, t)).detach().numpy(), h.detach().numpy(), atol=1e-5
-        )
-
-
 def test_every_step_trains_on_links_of_one_window() -> None:
     made = trainer("evolvegcn", batch_size=7)
     system, train = made.system, made.training

@@ -11,7 +11,7 @@ import torch
 import cawn
 from cawn.learn.reporting import Progress
 from cawn.rivals.snapshots import system as shared
-from cawn.rivals.snapshots.system import CANDIDATES, targets
+from cawn.rivals.snapshots.system import CANDIDATES
 from rivals.snapshots.snapshot_trainers import network, trainer
 from systems.small_settings import small
 from tolerances import assert_same_scores
@@ -102,30 +102,6 @@ def test_known_nodes_are_those_of_the_training_period_in_order_of_appearance() -
     order = sorted(first, key=lambda node: nodes.rows[node])
     assert (np.diff([first[node] for node in order]) >= 0).all()
     assert nodes.rows[9] == nodes.count
-
-
-def test_targets_are_the_windows_of_the_training_period() -> None:
-    made = trainer("dynaernn", snapshots=6)
-    found = targets(made.system)
-    train = made.training
-    window = made.system.grid.windows(train.events.t[train.positions])
-    assert len(found) == len(np.unique(window)) == 6
-    for target, own in zip(found, np.unique(window), strict=True):
-        links = train.positions[window == own]
-        assert target.chosen == slice(*np.searchsorted(window, [own, own + 1]).tolist())
-        assert target.view.known == links[0]
-        loops = train.events.src[links] == train.events.dst[links]
-        assert target.graph.count.sum() == 2 * len(links) - loops.sum()
-        earlier = slice(0, links[-1] + 1)
-        assert target.seen == len(np.unique([made.visible.src[earlier], made.visible.dst[earlier]]))
-
-
-def test_pairs_are_found_in_a_target() -> None:
-    target = targets(trainer("dynaernn").system)[2]
-    i, j = torch.meshgrid(torch.arange(10), torch.arange(10), indexing="ij")
-    dense = torch.zeros(10, 10, dtype=torch.bool)
-    dense[target.graph.pairs[0], target.graph.pairs[1]] = True
-    assert torch.equal(target.linked(i, j), dense)
 
 
 def test_damaged_facts_are_refused() -> None:

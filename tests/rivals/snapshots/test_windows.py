@@ -85,14 +85,6 @@ def test_a_query_sees_whole_windows_before_its_own(count: int, prefix: bool) -> 
             assert [list(range(*links)) for links in ranges] == expected[-latest:]
 
 
-def test_equal_times_are_never_separated() -> None:
-    events = cawn.Events([0, 1, 2, 3], [1, 2, 3, 0], [0, 5, 5, 9])
-    past = cut(events, 2)
-    known, _ = past.views(np.array([5, 6]))
-    assert known.tolist() == [1, 1]
-    assert past.ends(np.array([4, 5, 6])).tolist() == [1, 4, 4]
-
-
 def test_a_graph_counts_repeated_links() -> None:
     events = cawn.Events([0, 0, 1, 2, 2], [1, 1, 0, 2, 0], [0, 1, 2, 3, 4], num_nodes=5)
     graph = Graph(events, slice(0, 5), CPU)
