@@ -8,8 +8,8 @@ import cawn
 from cawn.caw.model import CAWN
 from cawn.caw.system import WalkScorer
 from cawn.explain.explanation import Addition, Explanation, LinkPart, PairHistory, Removal, WhatIf
-from cawn.explain.law import Law, LawPart, Mean, Shape
-from cawn.explain.views import EarlierLink, Walk
+from cawn.explain.law import Law, LawPart, Mean
+from cawn.explain.views import EarlierLink, Shape, Walk
 from networks import random_events
 from small_cawn import random_scorer
 

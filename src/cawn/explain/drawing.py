@@ -9,26 +9,17 @@ import re
 import unicodedata
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-LIGHT = {
-    "paper": "#ffffff",
-    "ink": "#1b1f24",
-    "faint": "#57606a",
-    "lane": "#d0d7de",
-    "raise": "#0072b2",
-    "lower": "#d55e00",
+COLOURS = {  # light and dark
+    "paper": ("#ffffff", "#14181d"),
+    "ink": ("#1b1f24", "#e6edf3"),
+    "faint": ("#57606a", "#9aa4af"),
+    "lane": ("#d0d7de", "#3a424b"),
+    "raise": ("#0072b2", "#56b4e9"),
+    "lower": ("#d55e00", "#e69f00"),
 }
-DARK = {
-    "paper": "#14181d",
-    "ink": "#e6edf3",
-    "faint": "#9aa4af",
-    "lane": "#3a424b",
-    "raise": "#56b4e9",
-    "lower": "#e69f00",
-}
-
-
 HEAD = 8.0  # length of the head of an arrow
 _ISOLATES = dict.fromkeys(map(ord, "\u2068\u2069"))
 
@@ -62,12 +53,21 @@ def isolate(text: str) -> str:
     return f"\u2068{text}\u2069" if from_right else text
 
 
+class Mark(NamedTuple):
+    """What an element of a drawing is about."""
+
+    walks: tuple[int, ...] = ()  # those it belongs to, for pages that highlight a walk
+    title: str = ""  # shown when the pointer is on it
+
+
+UNMARKED = Mark()
+
+
 class Drawing:
     """A drawing that grows downwards: y is measured from `top`, which `extend` moves to the bottom.
 
     Args:
         width: In pixels, as all lengths.
-        walks: In the methods that draw: the walks an element belongs to, for pages that highlight a walk.
     """
 
     def __init__(self, width: float, label: str = "") -> None:
@@ -86,41 +86,30 @@ class Drawing:
         *,
         width: float = 1.0,
         dashed: bool = False,
-        title: str = "",
-        walks: tuple[int, ...] = (),
+        mark: Mark = UNMARKED,
     ) -> None:
-        """Draw a line; `title` is shown when the pointer is on it."""
+        """Draw a line."""
         (x1, y1), (x2, y2) = start, end
         style = {"stroke": _variable(colour), "stroke-width": f"{width:.2f}"}
         if dashed:
             style["stroke-dasharray"] = "5 4"
-        self._add("line", {"x1": x1, "y1": self.top + y1, "x2": x2, "y2": self.top + y2}, style, walks)
-        self._explain(title)
+        self._add("line", {"x1": x1, "y1": self.top + y1, "x2": x2, "y2": self.top + y2}, style, mark)
 
     def arrow(
-        self,
-        x: float,
-        ends: tuple[float, float],
-        colour: str,
-        *,
-        width: float = 1.0,
-        title: str = "",
-        walks: tuple[int, ...] = (),
+        self, x: float, ends: tuple[float, float], colour: str, *, width: float = 1.0, mark: Mark = UNMARKED
     ) -> None:
         """Draw a vertical arrow from the first to the second y."""
         start, tip = ends
         down = 1 if tip > start else -1
         base, half = tip - down * HEAD, 2.5 + width / 2
-        self.line((x, start), (x, base), colour, width=width, title=title, walks=walks)
+        self.line((x, start), (x, base), colour, width=width, mark=mark)
         corners = ((x - half, base), (x + half, base), (x, tip))
         points = " ".join(f"{a:.1f},{self.top + b:.1f}" for a, b in corners)
-        self._add("polygon", {}, {"points": points, "fill": _variable(colour)}, walks)
-        self._explain(title)
+        self._add("polygon", {}, {"points": points, "fill": _variable(colour)}, mark)
 
-    def dot(self, x: float, y: float, radius: float, colour: str, walks: tuple[int, ...] = (), title: str = "") -> None:
+    def dot(self, x: float, y: float, radius: float, colour: str, mark: Mark = UNMARKED) -> None:
         """Draw a filled circle."""
-        self._add("circle", {"cx": x, "cy": self.top + y, "r": radius}, {"fill": _variable(colour)}, walks)
-        self._explain(title)
+        self._add("circle", {"cx": x, "cy": self.top + y, "r": radius}, {"fill": _variable(colour)}, mark)
 
     def bar(self, zero: float, y: float, length: float, height: float, colour: str) -> None:
         """Draw a bar from x = `zero` to the right, or to the left for a negative length; it is never invisible."""
@@ -138,13 +127,13 @@ class Drawing:
         size: float = 12,
         anchor: str = "start",
         bold: bool = False,
-        walks: tuple[int, ...] = (),
+        mark: Mark = UNMARKED,
     ) -> None:
         """Write a line of text; `anchor` is "start", "middle" or "end"."""
         style = {"font-size": f"{size:g}", "text-anchor": anchor, "fill": _variable(colour)}
         if bold:
             style["font-weight"] = "bold"
-        self._add("text", {"x": x, "y": self.top + y}, style, walks)
+        self._add("text", {"x": x, "y": self.top + y}, style, mark)
         self.elements[-1].text = text
 
     def paragraph(
@@ -174,13 +163,13 @@ class Drawing:
         from matplotlib.figure import Figure
         from matplotlib.patches import Circle, Polygon, Rectangle
 
-        figure = Figure(figsize=(self.width / 100, self.top / 100), dpi=100 * scale, facecolor=LIGHT["paper"])
+        figure = Figure(figsize=(self.width / 100, self.top / 100), dpi=100 * scale, facecolor=COLOURS["paper"][0])
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set(xlim=(0, self.width), ylim=(self.top, 0))
         axes.axis("off")
         for element in self.elements:
             given = element.attrib
-            colour = LIGHT[re.findall(r"\w+", given.get("fill", given.get("stroke", "")))[-1]]
+            colour, _ = COLOURS[re.findall(r"\w+", given.get("fill", given.get("stroke", "")))[-1]]
             number = {name: float(value) for name, value in given.items() if re.fullmatch(r"-?[\d.]+", value)}
             if element.tag == "line":
                 x, y = (number["x1"], number["x2"]), (number["y1"], number["y2"])
@@ -203,21 +192,18 @@ class Drawing:
             warnings.simplefilter("ignore")  # letters that the font lacks are drawn as boxes
             figure.savefig(path, format="png")
 
-    def _add(self, tag: str, place: dict[str, float], style: dict[str, str], walks: tuple[int, ...] = ()) -> None:
+    def _add(self, tag: str, place: dict[str, float], style: dict[str, str], mark: Mark = UNMARKED) -> None:
         attributes = {name: f"{value:.1f}" for name, value in place.items()} | style
-        if walks:
-            attributes["data-walks"] = " ".join(map(str, walks))
+        if mark.walks:
+            attributes["data-walks"] = " ".join(map(str, mark.walks))
         self.elements.append(Element(tag, attributes))
-
-    def _explain(self, title: str) -> None:
-        """Show a title when the pointer is on the last element."""
-        if title:
-            SubElement(self.elements[-1], "title").text = title
+        if mark.title:
+            SubElement(self.elements[-1], "title").text = mark.title
 
 
 def stylesheet(selector: str) -> str:
     """The palettes as CSS variables, light or dark by the reader's preference, and the font."""
-    light, dark = (";".join(f"--{name}:{colour}" for name, colour in palette.items()) for palette in (LIGHT, DARK))
+    light, dark = (";".join(f"--{name}:{colours[i]}" for name, colours in COLOURS.items()) for i in (0, 1))
     font = "font-family:system-ui,sans-serif"
     return f"{selector}{{{light};{font}}}@media(prefers-color-scheme:dark){{{selector}{{{dark}}}}}"
 

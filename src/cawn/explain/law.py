@@ -24,7 +24,7 @@ from cawn.explain.game import Contributions, Game
 from cawn.explain.link import walk_scorer
 from cawn.explain.parts import TITLES, InputParts
 from cawn.explain.renderable import Renderable
-from cawn.explain.views import Evidence, LawView, ShapeRow, interaction_in_words, scale, signed
+from cawn.explain.views import Evidence, LawView, Shape, interaction_in_words, scale, signed
 from cawn.kernels.rng import seed_for
 from cawn.learn.metrics import auc, average_precision
 from cawn.learn.negatives import negatives
@@ -98,32 +98,6 @@ class LawPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """A walk shape, over all pairs of a law."""
-
-    shape: str
-    score: float  # mean contribution of its walks to the logit, over the pairs that have any
-    error: float  # standard error of the score
-    with_true: float  # share of the positives that have such a walk
-    with_false: float  # share of the negatives
-    lift: float  # the ratio of the two shares, with half a pair added to each count
-    low: float  # confidence interval of the lift, simultaneous over the table
-    high: float
-    meaning: str = ""  # the shape in words; empty for anonymous walks
-
-    @property
-    def significant(self) -> bool:
-        """Whether it occurs significantly more or less often with positives than with negatives."""
-        return not self.low <= 1 <= self.high
-
-    def row(self) -> ShapeRow:
-        """What is shown of it."""
-        lift, low, high = (f"{x:,.0f}" if x >= 100 else f"{x:.3g}" for x in (self.lift, self.low, self.high))
-        shares = self.with_true, self.with_false
-        return ShapeRow(self.shape, self.meaning, self.score, *shares, f"{lift} ({low} to {high})", self.significant)
-
-
-@dataclass(frozen=True, slots=True)
 class Law(Renderable):
     """What a model relies on, over true links and as many false ones."""
 
@@ -184,8 +158,8 @@ class Law(Renderable):
             confidence=f"{100 * CONFIDENCE:.0f} %",
             groups=[(f"{mean.links}, {mean.nodes}", f"{mean.count:,}") for mean in parts[0].means],
             interaction="" if self.interaction is None else interaction_in_words(self.interaction, mean=True),
-            shapes=[shape.row() for shape in self.shapes],
-            orders=[order.row() for order in self.orders],
+            shapes=self.shapes,
+            orders=self.orders,
             rare=self.rare,
         )
 

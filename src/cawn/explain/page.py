@@ -12,7 +12,7 @@ from cawn.errors import printable
 from cawn.explain.drawing import stylesheet
 from cawn.explain.pictures import better_timeline, timeline
 from cawn.explain.time_axis import KINDS
-from cawn.explain.views import ExplanationView, LawView, ShapeRow, signed
+from cawn.explain.views import ExplanationView, LawView, Shape, signed
 
 DRAWING_WIDTHS = {"narrow": 358, "wide": 800}  # pixels, for phones and for larger screens
 FRAME_HEIGHT = 640  # pixels
@@ -56,7 +56,7 @@ def _drawings(view: ExplanationView) -> dict[str, Any]:
     return {"drawings": drawings, "axis": better_timeline(view, DRAWING_WIDTHS["wide"]).kind}
 
 
-def _fold(rows: list[ShapeRow]) -> tuple[list[ShapeRow], list[ShapeRow]]:
+def _fold(rows: list[Shape]) -> tuple[list[Shape], list[Shape]]:
     """The significant shapes with both ends of the list, and the others, which are folded away."""
     shown = [row.significant or i < 8 or i >= len(rows) - 4 for i, row in enumerate(rows)]
     first, others = ([row for row, first in zip(rows, shown, strict=True) if first == kept] for kept in (True, False))

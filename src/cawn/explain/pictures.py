@@ -6,9 +6,9 @@ from itertools import product
 
 from cawn.data.names import Name
 from cawn.errors import printable
-from cawn.explain.drawing import HEAD, Drawing, isolate, text_width, wrap
+from cawn.explain.drawing import HEAD, Drawing, Mark, isolate, text_width, wrap
 from cawn.explain.time_axis import KINDS, SIZE, AxisKind, TimeAxis, better_axis, time_axis
-from cawn.explain.views import Bar, EarlierLink, Evidence, ExplanationView, LawView, ShapeRow, Walk, both_ends, signed
+from cawn.explain.views import Bar, EarlierLink, Evidence, ExplanationView, LawView, Shape, Walk, both_ends, signed
 
 _WIDTH, _MARGIN = 800, 20
 _COLUMN, _ZERO, _BAR = 455, 634, 100  # width of the texts beside bars, x of their zero, their full length
@@ -114,12 +114,12 @@ def _draw_timeline(drawing: Drawing, view: ExplanationView, axis: TimeAxis) -> N
     for link, x, on in zip(links, axis.x, through, strict=True):
         contribution = max((walks[n].contribution for n in on), key=abs)
         numbers = ", ".join(str(n + 1) for n in on)
-        title = f"{printable(link.src)} → {printable(link.dst)}, {link.time}, on walk {numbers}"
+        mark = Mark(on, f"{printable(link.src)} → {printable(link.dst)}, {link.time}, on walk {numbers}")
         thickness, colour = 1.2 + 2.8 * abs(contribution) / largest, _colour(contribution)
         y1, y2 = lanes[link.src], lanes[link.dst]
         if y1 != y2:
-            drawing.arrow(x, (y1, y2), colour, width=thickness, title=title, walks=on)
-        drawing.dot(x, y1, 3 if y1 != y2 else 5, colour, on, title)
+            drawing.arrow(x, (y1, y2), colour, width=thickness, mark=mark)
+        drawing.dot(x, y1, 3 if y1 != y2 else 5, colour, mark)
     heights = [(min(y), max(y)) for y in ((lanes[link.src], lanes[link.dst]) for link in links)]
     _number_links(drawing, axis, heights, through)
     _draw_query(drawing, view, end, (lanes[view.src], lanes[view.dst]))
@@ -150,7 +150,7 @@ def _number_links(
         for y, left in product(range(top, max(bottom, top + 1), _LANE), (x + 7, x - 7 - width)):
             box = (left - 2, y + 7, left + width + 2, y + 19)
             if start < box[0] and box[2] < end - 4 and not any(_overlap(box, other) for other in taken):
-                drawing.text(left, y + 17, text, "faint", size=_DIGIT, walks=on)
+                drawing.text(left, y + 17, text, "faint", size=_DIGIT, mark=Mark(on))
                 taken.append(box)
                 break
 
@@ -226,7 +226,7 @@ def _evidence_bar(row: Evidence) -> Bar:
     return Bar(row.title, row.title, detail, row.value)
 
 
-def _draw_shapes(drawing: Drawing, title: str, rows: list[ShapeRow], zero: float) -> None:
+def _draw_shapes(drawing: Drawing, title: str, rows: list[Shape], zero: float) -> None:
     """A row per shape: its score as a bar, and how often it occurs with positives and with negatives."""
     bar, share, share_bar = 80, zero + 148, 110
     drawing.text(20, 24, title, size=15)
@@ -242,7 +242,7 @@ def _draw_shapes(drawing: Drawing, title: str, rows: list[ShapeRow], zero: float
         drawing.bar(share, y + 3, share_bar * row.with_true or 0.5, 8, "raise")
         drawing.bar(share, y + 12, share_bar * row.with_false or 0.5, 8, "lower")
         colour = "ink" if row.significant else "faint"
-        drawing.text(share + share_bar + 20, y + 15, row.lift, colour, size=11)
+        drawing.text(share + share_bar + 20, y + 15, row.lift_in_words, colour, size=11)
     bottom = 52 + 26 * len(rows)
     drawing.line((zero, 50), (zero, bottom), "faint")
     drawing.text(20, bottom + 16, "blue: positives · orange: negatives · grey lift: not significant", "faint", size=10)

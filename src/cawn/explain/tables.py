@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cawn.errors import printable
-from cawn.explain.views import Bar, ExplanationView, LawView, ShapeRow, Walk, both_ends, signed
+from cawn.explain.views import Bar, ExplanationView, LawView, Shape, Walk, both_ends, signed
 
 _BAR = 12  # characters of a full bar
 
@@ -68,12 +68,12 @@ def _show_law(view: LawView, console: Console) -> None:
     console.print("Bold: evidence significantly different from 0, or lift significantly different from 1.", style="dim")
 
 
-def _show_shapes(title: str, rows: list[ShapeRow], console: Console) -> int:
+def _show_shapes(title: str, rows: list[Shape], console: Console) -> int:
     """Print a table of shapes; returns the number of those left out."""
     kept = both_ends(rows)
     table = _table(title, "score", "positives", "negatives", "lift")
     for row in kept:
-        figures = signed(row.score), f"{row.with_true:.3f}", f"{row.with_false:.3f}", row.lift
+        figures = signed(row.score), f"{row.with_true:.3f}", f"{row.with_false:.3f}", row.lift_in_words
         table.add_row(row.shape, *figures, style="bold" if row.significant else "dim")
     console.print(table if rows else f"{title}: none is frequent enough to be listed")
     return len(rows) - len(kept)

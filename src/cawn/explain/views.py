@@ -51,6 +51,32 @@ class Walk:
 
 
 @dataclass(frozen=True, slots=True)
+class Shape:
+    """A walk shape, over all pairs of a law."""
+
+    shape: str
+    score: float  # mean contribution of its walks to the logit, over the pairs that have any
+    error: float  # standard error of the score
+    with_true: float  # share of the positives that have such a walk
+    with_false: float  # share of the negatives
+    lift: float  # the ratio of the two shares, with half a pair added to each count
+    low: float  # confidence interval of the lift, simultaneous over the table
+    high: float
+    meaning: str = ""  # the shape in words; empty for anonymous walks
+
+    @property
+    def significant(self) -> bool:
+        """Whether it occurs significantly more or less often with positives than with negatives."""
+        return not self.low <= 1 <= self.high
+
+    @property
+    def lift_in_words(self) -> str:
+        """The lift with its interval."""
+        lift, low, high = (f"{x:,.0f}" if x >= 100 else f"{x:.3g}" for x in (self.lift, self.low, self.high))
+        return f"{lift} ({low} to {high})"
+
+
+@dataclass(frozen=True, slots=True)
 class ExplanationView:
     """What is shown of the explanation of a link."""
 
@@ -98,19 +124,6 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class ShapeRow:
-    """A walk shape, as a row of a table."""
-
-    shape: str
-    meaning: str
-    score: float
-    with_true: float
-    with_false: float
-    lift: str  # with its interval
-    significant: bool
-
-
-@dataclass(frozen=True, slots=True)
 class LawView:
     """What is shown of the law of a model."""
 
@@ -123,12 +136,12 @@ class LawView:
     confidence: str  # of intervals, in percent
     groups: list[tuple[str, str]]  # of links: their name, and their number
     interaction: str
-    shapes: list[ShapeRow]  # of causal anonymous walks
-    orders: list[ShapeRow]  # of anonymous walks
+    shapes: list[Shape]  # of causal anonymous walks
+    orders: list[Shape]  # of anonymous walks
     rare: int  # shapes that are not listed
 
 
-def both_ends(rows: list[ShapeRow]) -> list[ShapeRow]:
+def both_ends(rows: list[Shape]) -> list[Shape]:
     """The rows with the highest and the lowest scores."""
     return rows if len(rows) <= 12 else [*rows[:8], *rows[-4:]]
 
