@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -217,7 +217,7 @@ def explain_law(scorer: WalkScorer, links: LawLinks, progress: Progress | None =
     """What the scores of positives and negatives are based on."""
     if len(links.src) < 2:
         raise QueryError(f"{len(links.src)} test links with a negative: explaining a model needs at least two")
-    config, num_links = scorer.config, len(links.src)
+    length, num_links = scorer.config.length, len(links.src)
     of_shapes, of_orders = _ShapeTable(num_links), _ShapeTable(num_links)  # I_CAW and I_AW
     columns: tuple[list[Contributions], list[Contributions]] = [], []  # of negatives, of positives
     for first in range(0, num_links, _LINKS_PER_CHUNK):
@@ -235,8 +235,6 @@ def explain_law(scorer: WalkScorer, links: LawLinks, progress: Progress | None =
         (np.concatenate([one.table for one in chunks]), np.concatenate([one.parts for one in chunks]))
         for chunks in columns
     )
-    shapes, rare = of_shapes.rows()
-    orders, _ = of_orders.rows()
     parts, logits = game.parts, (true_table[:, -1], false_table[:, -1])
     pair = parts.pair_and_walks(true_table)
     old = links.old[links.src]
@@ -249,12 +247,11 @@ def explain_law(scorer: WalkScorer, links: LawLinks, progress: Progress | None =
         evidence=float(logits[0].mean() - logits[1].mean()),
         error=float((logits[0] - logits[1]).std(ddof=1) / math.sqrt(num_links)),
         interaction=None if pair is None else float(pair.mean()),
-        shapes=[
-            replace(row, shape=format_shape(shape, config.length), meaning=describe_shape(shape, config.length))
-            for shape, row in ((key.reshape(-1, 2), row) for key, row in shapes)
-        ],
-        orders=[replace(row, shape=format_order(key)) for key, row in orders],
-        rare=rare,
+        shapes=of_shapes.frequent(
+            lambda key: format_shape(key.reshape(-1, 2), length), lambda key: describe_shape(key.reshape(-1, 2), length)
+        ),
+        orders=of_orders.frequent(format_order),
+        rare=of_shapes.rare,
     )
 
 
@@ -269,8 +266,10 @@ def _law_parts(
     half = error * NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2 / n)
     total = difference.sum(axis=1)  # of each link
     has_shares = is_significant(float(total.mean()), float(total.std(ddof=1) / math.sqrt(len(total))))
+    share = evidence / evidence.sum() if has_shares else np.zeros(n)
+    columns = (column.tolist() for column in (evidence, share, evidence - half, evidence + half))
     found = []
-    for i, name in enumerate(parts.names):
+    for i, (name, mean, part, low, high) in enumerate(zip(parts.names, *columns, strict=True)):
         without = [table[:, everything ^ 1 << i] for table in tables]
         means = [
             _mean(kind, nodes, values[:, i][old == (nodes == "old")])
@@ -278,17 +277,7 @@ def _law_parts(
             for nodes in ("old", "new")
         ]
         found.append(
-            LawPart(
-                name,
-                TITLES[name],
-                float(evidence[i]),
-                float(evidence[i] / evidence.sum()) if has_shares else 0.0,
-                float(evidence[i] - half[i]),
-                float(evidence[i] + half[i]),
-                means,
-                auc(*without),
-                average_precision(*without),
-            )
+            LawPart(name, TITLES[name], mean, part, low, high, means, auc(*without), average_precision(*without))
         )
     return found
 
@@ -309,7 +298,7 @@ class _ShapeTable:
     """Collects how often each shape occurs and what it contributes."""
 
     def __init__(self, links: int) -> None:
-        self._links = links
+        self._links, self.rare = links, 0
         self._parts: list[tuple[Array, Array, Array]] = []
 
     def add(self, pair: Array, shapes: Array, positive: bool, contribution: Array) -> None:
@@ -319,8 +308,13 @@ class _ShapeTable:
         together = np.bincount(group.reshape(-1), weights=contribution)
         self._parts.append((groups[:, 1:], np.full(len(groups), positive), together))
 
-    def rows(self) -> tuple[list[tuple[Array, Shape]], int]:
-        """The frequent shapes with their keys, highest score first, and the number of those that are too rare."""
+    def frequent(self, write: Callable[[Array], str], describe: Callable[[Array], str] = lambda _: "") -> list[Shape]:
+        """The shapes that are not rare, highest score first.
+
+        Args:
+            write: The text of a shape.
+            describe: Its meaning.
+        """
         shapes, positive, contribution = (np.concatenate(column) for column in zip(*self._parts, strict=True))
         keys, number = np.unique(shapes, axis=0, return_inverse=True)
         number = number.reshape(-1)
@@ -332,26 +326,18 @@ class _ShapeTable:
         score = total / count
         error = np.sqrt(np.maximum(squares / count - score**2, 0) / count)
         frequent = count >= max(MIN_SHARE * 2 * self._links, 5)
+        self.rare = int((~frequent).sum())
         z = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2 / max(frequent.sum(), 1))
+        columns = (column[frequent].tolist() for column in (score, error, with_true, with_false))
         rows = [
-            (keys[i], _row(float(score[i]), float(error[i]), float(with_true[i]), float(with_false[i]), self._links, z))
-            for i in np.flatnonzero(frequent)
+            Shape(write(key), mean, doubt, *self._shares(true, false, z), describe(key))
+            for key, mean, doubt, true, false in zip(keys[frequent], *columns, strict=True)
         ]
-        return sorted(rows, key=lambda row: -row[1].score), int((~frequent).sum())
+        return sorted(rows, key=lambda row: -row.score)
 
-
-def _row(score: float, error: float, true: float, false: float, links: int, z: float) -> Shape:
-    """The lift has the usual interval of a ratio of two shares, symmetric in its logarithm."""
-    p, q = (true + 0.5) / (links + 1), (false + 0.5) / (links + 1)
-    half = z * math.sqrt((1 - p) / (p * links) + (1 - q) / (q * links))
-    lift = p / q
-    return Shape(
-        shape="",
-        score=score,
-        error=error,
-        with_true=true / links,
-        with_false=false / links,
-        lift=lift,
-        low=lift * math.exp(-half),
-        high=lift * math.exp(half),
-    )
+    def _shares(self, true: float, false: float, z: float) -> tuple[float, float, float, float, float]:
+        """Two shares, and the lift: their ratio, with the usual interval, symmetric in its logarithm."""
+        links = self._links
+        p, q = (true + 0.5) / (links + 1), (false + 0.5) / (links + 1)
+        half = z * math.sqrt((1 - p) / (p * links) + (1 - q) / (q * links))
+        return true / links, false / links, p / q, p / q * math.exp(-half), p / q * math.exp(half)

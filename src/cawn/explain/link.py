@@ -18,7 +18,7 @@ from cawn.caw.system import WalkScorer
 from cawn.checks import Array
 from cawn.data.times import format_as_read, format_time
 from cawn.errors import QueryError, printable
-from cawn.explain.distinct_walks import DistinctWalks, describe_shape, format_shape
+from cawn.explain.distinct_walks import describe_shape, format_shape
 from cawn.explain.explanation import BACKGROUND_PAIRS, Explanation, LinkPart, PairHistory
 from cawn.explain.game import Contributions, Game, Players, StandIns
 from cawn.explain.parts import TITLES
@@ -75,11 +75,13 @@ def explain_link(
     drawn = calibration.probability(np.array([logit, *others]), prior)
     past = _past(batcher, ends)
     listed = [
-        _walk(walks, i, float(found.walks[i]), game, names, texts)
+        _walk(game, i, float(found.walks[i]), names, texts)
         for i in np.argsort(-np.abs(found.walks), kind="stable").tolist()
     ]
     pair = game.parts.pair_and_walks(found.table)
     counted = {game.parts.names[part] for part in game.parts.feature.tolist()}
+    num_walks = np.bincount(game.part_of_walk, weights=walks.count, minlength=len(game.parts.names)).astype(int)
+    columns = game.parts.names, found.parts[0].tolist(), found.counted[0].tolist(), num_walks.tolist()
     details = _Details(names.name(int(src[0])), names.name(int(dst[0])), past, listed, counted, texts)
     return Explanation(
         src=details.src,
@@ -91,15 +93,7 @@ def explain_link(
         logit=logit,
         base=float(found.table[0, 0]),
         parts=[
-            LinkPart(
-                name,
-                TITLES[name],
-                details.of(name),
-                float(found.parts[0, i]),
-                float(found.counted[0, i]),
-                int(walks.count[game.part_of_walk == i].sum()),
-            )
-            for i, name in enumerate(game.parts.names)
+            LinkPart(name, TITLES[name], details.of(name), *figures) for name, *figures in zip(*columns, strict=True)
         ],
         walks=listed,
         num_walks=batcher.config.num_walks,
@@ -185,22 +179,13 @@ def _shape_parts(game: Game, played: Game) -> list[LinkPart]:
     else:
         contribution, error = sampled_shapley_values(value, n, orders=ORDERS, seed=seed_for(0, "orders"))
     count = np.bincount(players.walk, weights=walks.count, minlength=n).astype(int)
-    return [
-        LinkPart(*row, num_walks=int(count[i]), error=float(error[i]))
-        for i, row in enumerate(zip(names, titles, [""] * n, contribution.tolist(), strict=True))
-    ]
+    columns = names, titles, contribution.tolist(), count.tolist(), error.tolist()
+    return [LinkPart(name, title, "", value, 0.0, *rest) for name, title, value, *rest in zip(*columns, strict=True)]
 
 
-def _walk(
-    walks: DistinctWalks,
-    i: int,
-    contribution: float,
-    game: Game,
-    names: NameIndex,
-    texts: Callable[[float], str],
-) -> Walk:
-    events, shape, length = game.batcher.events, walks.shapes[i], game.batcher.config.length
-    last = int(walks.level[i])
+def _walk(game: Game, i: int, contribution: float, names: NameIndex, texts: Callable[[float], str]) -> Walk:
+    events, walks, length = game.batcher.events, game.walks, game.batcher.config.length
+    shape, last = walks.shapes[i], int(walks.level[i])
     return Walk(
         start="src" if walks.side[i] == 0 else "dst",
         count=int(walks.count[i]),
@@ -283,9 +268,8 @@ class _Details:
 
 
 def _times_linked(times: int) -> str:
-    return {0: "have never linked before", 1: "have linked once before"}.get(
-        times, f"have linked {times:,} times before"
-    )
+    few = {0: "have never linked before", 1: "have linked once before"}
+    return few.get(times, f"have linked {times:,} times before")
 
 
 def _number(count: int, what: str) -> str:
