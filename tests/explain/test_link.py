@@ -1,7 +1,6 @@
 """Explanations of a link: they add up, are the same for what is asked in another way, and scores depend on them."""
 
 import json
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -14,11 +13,12 @@ from cawn.data.names import NameIndex
 from cawn.errors import QueryError
 from cawn.explain.explanation import Explanation
 from cawn.explain.link import explain_link
+from cawn.explain.views import Walk
 from cawn.learn.calibration import Calibration
 from cawn.learn.splits import split
 from networks import random_events
 from small_cawn import random_scorer
-from small_explanation import M, random_pairs
+from small_explanation import M, random_pairs, small_explanation
 from tolerances import SCORES, assert_same_scores
 
 
@@ -137,25 +137,22 @@ def _ids(*columns: list[str]) -> list[np.ndarray]:
     [(0.97, "very likely"), (0.7, "likely"), (0.5, "uncertain"), (0.2, "unlikely"), (0.01, "very unlikely")],
 )
 def test_the_answer_names_the_part_that_decides(probability: float, words: str) -> None:
-    scorer, _, (src, dst, t) = random_pairs()
-    why = replace(explain(scorer, (src[:1], dst[:1], t[:1])), probability=probability, base=0.0)
-    sign = 1 if probability >= 0.5 else -1
-    deciding = max(why.parts, key=lambda part: sign * part.contribution)
-    assert f" is {words} (probability {probability:.2f})" in why.answer
+    walk = Walk("src", 1, -1.5, "(0,1)", ["a"], [])
+    answer = small_explanation([walk], probability=probability, base=0.0).answer
+    assert f" is {words} (probability {probability:.2f})" in answer
     if words == "uncertain":
-        assert f"; the largest contribution comes from {why.largest[0].title} (" in why.answer
-    else:
-        assert f", mainly because of {deciding.title} (" in why.answer
-    if sign < 0:  # where strangers already have a low score, nothing in particular lowers it
-        low = replace(why, base=-100.0)
-        assert low.answer.endswith(f"(probability {probability:.2f}): no part of its history raises the score enough.")
+        assert "; the largest contribution comes from walks along a repeated link (" in answer
+    else:  # the part with the largest contribution of the same sign
+        deciding = "the pair's own history" if probability >= 0.5 else "walks along a repeated link"
+        assert f", mainly because of {deciding} (" in answer
+    if probability < 0.4:  # where strangers already have a low score, nothing in particular lowers it
+        low = small_explanation([walk], probability=probability, base=-100.0).answer
+        assert low.endswith(f"(probability {probability:.2f}): no part of its history raises the score enough.")
 
 
 @pytest.mark.parametrize(("value", "words"), [(-0.5, "0.50 less"), (0.5, "0.50 more"), (0.01, "independently")])
 def test_interaction_in_words(value: float, words: str) -> None:
-    scorer, _, (src, dst, t) = random_pairs()
-    why = replace(explain(scorer, (src[:1], dst[:1], t[:1])), interaction=value)
-    assert words in why.interaction_in_words
+    assert words in small_explanation([], interaction=value).interaction_in_words
 
 
 def test_the_walks_of_a_closing_link(law_run) -> None:

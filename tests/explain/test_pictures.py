@@ -16,10 +16,6 @@ from cawn.explain.views import EarlierLink, Walk
 from small_explanation import explain_late_link, hostile_explanation, small_explanation, small_law
 
 
-def texts(drawing) -> list[str]:
-    return [element.text for element in drawing.elements if element.tag == "text"]
-
-
 def step(src: str, dst: str, t: int, event: int, contribution: float = 1.0) -> Walk:
     return Walk("src", 1, contribution, "(0,1) → (1,0)", [src, dst], [EarlierLink(src, dst, t, event, str(t))])
 
@@ -35,31 +31,12 @@ def test_svg_and_png(law_run, tmp_path: Path) -> None:
     assert "<title>" in explain_late_link(predictor).to_svg()
 
 
-def test_all_of_a_link_is_in_its_picture() -> None:
-    why = hostile_explanation()
-    text = "".join(texts(why.to_picture())).replace(" ", "")
-    for sentence in (why.answer, why.interaction_in_words, *why.what_if.in_words):
-        assert sentence.replace(" ", "") in text
-    for value in (why.base, why.logit, why.parts[0].contribution, why.parts[1].contribution, 1.5, -0.5):
-        assert f"{value:+.3f}" in text
-    assert "+0.250ofitfromexactcounts" in text
-
-
-def test_all_of_a_law_is_in_its_picture() -> None:
-    law = small_law()
-    text = " ".join(texts(law.to_picture()))
-    for sentence in law.in_words:
-        assert sentence in text
-    assert "+1.375" in text
-    assert "110.0 % of the evidence" in text
-    assert "AUC 90.0 %" in text
-    drawing = law.to_picture()
+def test_texts_of_a_law_are_within_its_picture() -> None:
+    drawing = small_law().to_picture()
     for element in drawing.elements:
         if element.tag == "text" and element.get("text-anchor") == "start":
-            assert (
-                float(element.get("x")) + 0.8 * text_width(element.text, float(element.get("font-size")))
-                < drawing.width
-            )
+            width = 0.8 * text_width(element.text, float(element.get("font-size")))
+            assert float(element.get("x")) + width < drawing.width
 
 
 def test_nothing_but_a_root() -> None:
