@@ -88,16 +88,6 @@ def test_tables_of_other_libraries() -> None:
     assert events.t.tolist() == [1577836800, 1577923200]
 
 
-def test_names_of_any_type() -> None:
-    good = {"src": [1, 2], "dst": [2, 3], "t": [1, 2]}
-    assert cawn.read(pa.table(good | {"src": [1.0, 2.0]})).labels.tolist() == [1, 2, 3]
-    assert cawn.read(pa.table(good | {"src": ["a", "2"]})).labels.tolist() == ["a", "2", "3"]
-    column = np.array([5, 6])
-    events = cawn.read(pa.table({"src": [b"a", b"b"], "dst": [b"b", b"c"], "t": pa.array(column)}))
-    column[0] = 99
-    assert named_links(events) == [("a", "b", 5), ("b", "c", 6)]
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # on the import of PyTorch Geometric
 def test_temporal_data() -> None:
     torch = pytest.importorskip("torch")
@@ -297,7 +287,14 @@ def test_what_is_read_from_text(tmp_path: Path, text: str, options: dict, expect
     assert Reading.from_dict(events.reading.to_dict()) == events.reading
 
 
-def test_readings_of_tables_and_arrays() -> None:
+def test_tables_and_arrays() -> None:
+    good = {"src": [1, 2], "dst": [2, 3], "t": [1, 2]}
+    assert cawn.read(pa.table(good | {"src": [1.0, 2.0]})).labels.tolist() == [1, 2, 3]
+    assert cawn.read(pa.table(good | {"src": ["a", "2"]})).labels.tolist() == ["a", "2", "3"]
+    column = np.array([5, 6])
+    events = cawn.read(pa.table({"src": [b"a", b"b"], "dst": [b"b", b"c"], "t": pa.array(column)}))
+    column[0] = 99
+    assert named_links(events) == [("a", "b", 5), ("b", "c", 6)]
     dates = pa.array(np.array(["2024-01-01", "2024-01-02"], "datetime64[s]"))
     events = cawn.read(pa.table({"u": [1, 2], "v": [2, 3], "time": dates}))
     assert events.reading == events[:1].reading == Reading("u", "v", "time", bipartite=False, dates=True)

@@ -29,7 +29,7 @@ def test_counts_equal_the_reference(seed: int, M: int, L: int) -> None:
         np.testing.assert_array_equal(counts[b], reference.count_positions(nodes_u[b], nodes_v[b]))
 
 
-def test_shapes_by_hand() -> None:
+def test_shapes_and_anonymous_walks_by_hand() -> None:
     """The paper's own example of a shape: (0,2) -> (1,2) -> (2,inf) -> (3,inf)."""
     u, v, a, b, c = range(5)
     shapes = cawn.walk_shapes(
@@ -39,9 +39,6 @@ def test_shapes_by_hand() -> None:
     assert shapes[0, 0, 0].tolist() == [[0, 2], [1, 2], [2, inf], [3, inf]]
     assert shapes[0, 0, 1].tolist() == [[0, 2], [1, 2], [-1, -1], [-1, -1]]
     assert shapes[0, 1, 0].tolist() == [[inf, 0], [inf, 1], [1, 2], [inf, 0]]
-
-
-def test_anonymous_walks_by_hand() -> None:
     walks = walks_of([7, 3, 7, 5], [1, 1, 2, 1], [4, 9, -1, -1], [4, 2, 4, 2])
     assert cawn.anonymize_each(walks).tolist() == [[[1, 2, 1, 3], [1, 1, 2, 1], [1, 2, 0, 0], [1, 2, 1, 2]]]
 
