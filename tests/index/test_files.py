@@ -12,7 +12,7 @@ import pytest
 
 import cawn
 import index_damage
-from cawn.data.array_folders import checksum, stamps_of, write_arrays
+from cawn.data.array_folders import checksum, read_arrays, stamps_of, write_arrays
 from cawn.index import files
 from cawn.index.features import PairParts
 from cawn.index.files import write_index
@@ -71,6 +71,18 @@ def test_files_are_those_of_an_index_in_memory(
         assert all(done == total for done, total in last.values())
         assert last.keys() > {"dividing nodes", "sorting next", "numbering pairs"}
         assert kind != "tied" or found[0] != found[1]
+
+
+def test_arrays_are_written_linked_and_read_back(tmp_path: Path) -> None:
+    arrays = {"some": np.arange(3), "other": np.ones((2, 2))}
+    name, manifest = write_arrays(tmp_path, "index", arrays)
+    held = tmp_path / name / "some.npy"
+    again, linked = write_arrays(tmp_path, "index", arrays, lambda array: None if array.ndim > 1 else (held, [7]))
+    assert linked == manifest | {"some.npy": [7]}
+    assert held.samefile(tmp_path / again / "some.npy")
+    for folder in (name, again):
+        found = read_arrays(tmp_path / folder, manifest)
+        assert {key: array.tolist() for key, array in found.items()} == {"some": [0, 1, 2], "other": [[1, 1], [1, 1]]}
 
 
 def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
