@@ -255,6 +255,14 @@ def test_any_log(tmp_path_factory: pytest.TempPathFactory, log, kind: str, sorti
     assert_same(paths, folder / "columns", Limits(piece, 1 << 20, sorting, 3), **options)
 
 
+def test_the_number_of_rows_is_estimated_by_lines(tmp_path: Path) -> None:
+    text = "# a comment\nsrc,dst\n" + "".join(f"n{i},x\n" for i in range(200_000))
+    whole = gzip.compress(text.encode())
+    for content, rows in ((b"src,dst\na,b", 1), (text.encode(), 200_000), (whole, 200_000), (whole[:-20], None)):
+        (tmp_path / "pairs").write_bytes(content)
+        assert PairFile.open(tmp_path / "pairs", timed=False).num_rows() == rows
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet", "file", "json"])
 def test_any_rows_of_a_file(tmp_path: Path, kind: str) -> None:
     (tmp_path / "day=7").mkdir()
