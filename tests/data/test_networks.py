@@ -57,6 +57,7 @@ def test_networks_in_words(events: cawn.Events, sentences: list[str]) -> None:
     words = in_words(found)
     assert all(sentence in words for sentence in sentences), words
     assert ("alpha" in words) == (events.intensity > 0)
+    assert ("attributes" in words) == (events.msg is not None)
     assert [found["start"], found["end"]] == ([events.t.min(), events.t.max()] if len(events) else [None, None])
     assert found["alpha"] == [LADDERS["wide"][0] * events.intensity, LADDERS["wide"][-1] * events.intensity]
 
