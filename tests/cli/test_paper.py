@@ -115,7 +115,7 @@ def test_results_that_lack_something_are_refused(results: Path) -> None:
     path = results / "uci.json"
     path.write_text(path.read_text().replace('"auc_batch30"', '"other"').replace('"split"', '"other"'))
     assert_refused(
-        call_cawn("paper", "report", "-o", results), "results of table2 are damaged, or from another version"
+        call_cawn("paper", "report", "-o", results), "results of trainings are damaged, or from another version"
     )
 
 
@@ -135,7 +135,7 @@ def test_failed_measurements_are_reported(data: Path, tmp_path: Path, monkeypatc
     def fail(task, say) -> None:
         raise cawn.DataError("no links")
 
-    monkeypatch.setattr("cawn.paper.training.measure", fail)
+    monkeypatch.setattr("cawn.paper.measurements.train_and_test", fail)
     command = ("paper", "table2", "--datasets", "uci", "-o", tmp_path / "out", "-q", *QUICK)
     reason = "3 measurements failed, the first: uci, rates, transductive, seed 0: no links"
     assert_refused(call_cawn(*command, CAWN_DATA=str(data)), reason)

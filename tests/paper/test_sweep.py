@@ -3,6 +3,7 @@
 import gzip
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,51 +11,48 @@ import pytest
 
 import cawn
 from cawn.data import laws
+from cawn.learn.shared_links import share_links
 from cawn.paper import measurements
 from cawn.paper.experiments import Experiment, Request
-from cawn.paper.measurements import Measurement, Task
+from cawn.paper.measurements import Measurement, Work
 from cawn.paper.results import Results
-from cawn.paper.sweep import Sweep, load_networks
+from cawn.paper.sweep import load_networks
+from cawn.paper.sweep import sweep as run_sweep
 from cawn.studies.study import Claims
 
 made: list[int] = []  # numbers of the measurements that were made
 
 
-def square(task: Task, send: Callable[[Any], object]) -> dict[str, int]:
+def square(work: Work, send: Callable[[Any], object]) -> dict[str, int]:
     """Called by the sweeps below as a kind of measurement."""
-    number = task.settings["number"]
+    number = work.settings["number"]
     send({"done": 0.5})
     if number == 4:
         raise cawn.QueryError("four is refused")
     if number == 5:
         raise ValueError("five\nis a bug")
-    if number == 6 and not task.folder.exists():
-        task.folder.mkdir(parents=True)
-        (task.folder / "half").write_text("")
+    if number == 6 and not work.folder.exists():
+        work.folder.mkdir(parents=True)
+        (work.folder / "half").write_text("")
         raise KeyboardInterrupt
     made.append(number)
-    return {"square": number**2, "resumed": (task.folder / "half").exists()}
+    return {"square": number**2, "resumed": (work.folder / "half").exists()}
 
 
 class Squares(Experiment):
     name = "squares"
 
-    def __init__(self, *numbers: int, twice: bool = False, lazy: bool = False) -> None:
-        self.numbers, self.twice, self.lazy = numbers, twice, lazy
-        self.reports: list[Any] = []
+    def __init__(self, *numbers: int, twice: bool = False) -> None:
+        self.numbers, self.twice = numbers, twice
 
-    def plan(self, request: Request):
+    def plan(self, request: Request) -> list[Measurement]:
         labels = ("a", "b") if self.twice else ("a",)
-        plan = [
+        return [
             Measurement(network, "square", {"number": number}, f"{label} {number}")
             for network in request.networks
             for number in self.numbers
             for label in labels
         ]
-        return iter(plan) if self.lazy else plan
-
-    def reported(self, measurement: Measurement, value: Any, stop: Callable[[], object]) -> None:
-        self.reports.append((measurement.label, value))
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +64,8 @@ def kind(monkeypatch) -> None:
 
 def sweep(experiment: Experiment, folder: Path, *, seed: int = 0, quiet: bool = True) -> list[str]:
     networks = {"uci": laws.null(10, 30, seed=seed).events}
-    return Sweep(experiment, networks, folder, 1, "cawn paper squares", device="cpu", quiet=quiet).run()
+    request = Request(networks, 1, Results.read(folder), quiet=quiet)
+    return run_sweep(experiment, request, "cawn paper squares")
 
 
 def found(folder: Path) -> dict[int, Any]:
@@ -88,9 +87,8 @@ def test_results_are_made_once(tmp_path: Path, capsys) -> None:
     assert not (tmp_path / "unfinished").exists()
 
 
-@pytest.mark.parametrize("lazy", [False, True])
-def test_what_is_planned_twice_is_made_once_and_has_both_labels(tmp_path: Path, lazy: bool) -> None:
-    sweep(Squares(1, 2, twice=True, lazy=lazy), tmp_path)
+def test_what_is_planned_twice_is_made_once_and_has_both_labels(tmp_path: Path) -> None:
+    sweep(Squares(1, 2, twice=True), tmp_path)
     assert made == [1, 2]
     assert sorted(found(tmp_path)[2].labels) == ["a 2", "b 2"]
 
@@ -139,10 +137,23 @@ def test_what_measures_time_is_alone(tmp_path: Path) -> None:
     assert sweep(Alone(1), tmp_path) == []
 
 
-def test_experiments_hear_what_their_measurements_report(tmp_path: Path) -> None:
-    experiment = Squares(1)
-    sweep(experiment, tmp_path)
-    assert experiment.reports == [("a 1", {"done": 0.5})]
+def test_an_experiment_that_was_measured_before_gives_its_labels(tmp_path: Path) -> None:
+    sweep(Squares(1), tmp_path)
+    sweep(Squares(1, twice=True), tmp_path)
+    assert made == [1]
+    assert found(tmp_path)[1].labels == ["a 1", "b 1"]
+
+
+def test_a_measurement_gets_its_links_and_settings(tmp_path: Path) -> None:
+    paths = {}
+    for size, name in ((30, "uci"), (60, "other")):
+        paths[name] = share_links(tmp_path, name, laws.null(10, size, seed=0).events)
+    work = Work("uci", {"seed": 1}, paths, "cpu", 1, tmp_path / "work")
+    assert (len(work.events()), len(work.events("other"))) == (30, 60)
+    assert Measurement("uci", "training", {"others": ["enron"]}, "a").networks == ("uci", "enron")
+    for place in measurements.KINDS.values():
+        module, _, name = place.partition(":")
+        assert callable(getattr(import_module(module), name))
 
 
 def test_the_number_made_and_the_time_left(tmp_path: Path, capsys) -> None:

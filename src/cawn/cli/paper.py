@@ -106,7 +106,9 @@ def _measure(
     from cawn.checks import check_threads
     from cawn.devices import pick_device
     from cawn.learn.arguments import check_writable
-    from cawn.paper.sweep import Sweep, load_networks
+    from cawn.paper.experiments import Request
+    from cawn.paper.results import Results
+    from cawn.paper.sweep import load_networks, sweep
     from cawn.paper.variants import check_request
     from cawn.studies.jobs import default_jobs
 
@@ -116,21 +118,14 @@ def _measure(
     check_request(chosen, wanted, changes)
     check_threads(options["threads"])
     check_writable(out)
+    device = pick_device(options["device"])
     if options["jobs"] is None:
-        options = options | {"jobs": default_jobs(pick_device(options["device"]))}
+        options = options | {"jobs": default_jobs(device)}
     networks = load_networks(_names(datasets), chosen.networks)
     seeds = given["--seeds"] or chosen.seeds
-    failed = Sweep(
-        experiment=chosen,
-        networks=networks,
-        folder=out,
-        seeds=seeds,
-        command=_command(name, {"--datasets": ",".join(networks)} | given | _default_seeds(chosen, seeds)),
-        changes=changes,
-        systems=wanted,
-        trials=given["--trials"],
-        **options,
-    ).run()
+    command = _command(name, {"--datasets": ",".join(networks)} | given | _default_seeds(chosen, seeds))
+    options = options | {"device": str(device), "trials": given["--trials"]}
+    failed = sweep(chosen, Request(networks, seeds, Results.read(out), changes, wanted, **options), command)
     return failed, list(networks)
 
 

@@ -6,19 +6,16 @@ results per network; the report turns the results into tables and plots, with th
 
 from __future__ import annotations
 
-from cawn.paper.ablation import Ablation
-from cawn.paper.authors import Authors
+from cawn.paper.ablation import Ablation, Authors
 from cawn.paper.clocks import Clocks
 from cawn.paper.complexity import Complexity
+from cawn.paper.curves import Sensitivity, Tree
 from cawn.paper.experiments import Experiment
 from cawn.paper.grid import Grid
-from cawn.paper.negatives import KindsOfNegatives
 from cawn.paper.networks import Networks
-from cawn.paper.sensitivity import Sensitivity
 from cawn.paper.shapes import Shapes
-from cawn.paper.tables import Table2, Table6
+from cawn.paper.tables import KindsOfNegatives, Table2, Table6
 from cawn.paper.transfer import Transfer
-from cawn.paper.tree import Tree
 
 EXPERIMENTS: dict[str, type[Experiment]] = {
     experiment.name: experiment

@@ -1,28 +1,18 @@
-"""Table 3 of the paper, the ablation of CAW-N; and an ablation of what the default preset adds."""
+"""Table 3 of the paper, the ablation of CAW-N; of what the default preset adds; and of the authors' code."""
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from cawn.caw.config import Config
 from cawn.learn.plots import INK
-from cawn.paper.curves import (
-    METHOD,
-    METRIC,
-    TESTED,
-    average,
-    comparable,
-    difference,
-    inductive,
-    lowest_seed,
-    main_settings,
-    verdict,
-)
-from cawn.paper.experiments import Experiment, Plot, Request, Section, Table, counted
-from cawn.paper.measurements import Measurement
-from cawn.paper.published import NETWORKS, display_name, published
-from cawn.paper.results import Cell, Result, Results, cell, check_same_splits, differences
-from cawn.paper.variants import BY_NAME, settings_of
+from cawn.paper.experiments import Claim, Experiment, Plot, Request, Section, Table, titled
+from cawn.paper.measurements import KINDS_OF_NEGATIVES, Measurement, inductive, training
+from cawn.paper.published import NETWORKS, PaperValue, display_name, paper_value, published
+from cawn.paper.records import MODEL, Records, Seeds, comparable, first_run, main_settings
+from cawn.paper.variants import BY_NAME, paper_config, settings_of
 
 ORIGINAL = "original"
 PAPER_ROWS: dict[str, dict[str, Any]] = {  # the rows of Table 3 in order: settings that differ from the full model
@@ -46,7 +36,6 @@ ROWS = {
     "paper-mean": PAPER_ROWS,
     "default": PAPER_ROWS | {f"without {name}": changes for name, changes in ADDITIONS.items()},
 }
-TITLES = {"paper-mean": "CAW-N-mean", "default": "CAW-N default"}
 CLAIMS = {  # of the paper: the first row is better than the second
     "f1 contributes": (ORIGINAL, "remove f1"),
     "f2 contributes": (ORIGINAL, "remove f2"),
@@ -64,25 +53,15 @@ class Evaluation(NamedTuple):
     metric: str
     negatives: str
 
-    @property
-    def wanted(self) -> dict[str, str]:
-        return TESTED | {"negatives": self.negatives}
 
-
-AS_IN_PAPER = Evaluation("random negatives, averaged over batches of 30 links", METRIC, "random")
+AS_IN_PAPER = Evaluation("random negatives, averaged over batches of 30 links", "auc_batch30", "random")
 POOLED = Evaluation("random negatives, pooled", "auc", "random")
 HISTORICAL = Evaluation("historical negatives, pooled", "auc", "historical")
 
 
-_PARTS = (
-    "f1 encodes the relative identities of a walk's nodes, f2 the times of its links. I_CAW counts how often a node "
-    "occurs at each position of both walk sets; I_AW numbers the nodes of a single walk. With alpha = 0, links are "
-    "sampled uniformly."
-)
-
-
 class Ablation(Experiment):
     name = "ablation"
+    texts = ("inductive", "ablation")
     title = "Table 3: ablation of CAW-N-mean and of the default preset"
     networks = ("wikipedia", "uci", "socialevolve", "enron")
     options = ("--seeds", "--systems", "--set")
@@ -103,181 +82,197 @@ class Ablation(Experiment):
             for name, changes in ROWS[preset].items()
         ]
 
-    def show(self, results: Results) -> Section | None:
-        section = Section([METHOD, _PARTS])
+    def show(self, records: Records) -> Section | None:
+        section = Section([])
         for preset in ROWS:
-            found = Ablated(results, preset)
-            if found.networks:
-                check_same_splits(found.used)
-                section.used.extend(found.used)
-                section.text.extend(found.statements())
-                section.tables.extend(found.tables())
-                section.plots.append(Plot(f"{TITLES[preset]}: differences from the full model", found.draw, found.size))
+            one = Ablated(records.labelled(f"ablation, {preset}"), preset)
+            if one.networks:
+                section.used.extend(one.used)
+                section.tables.extend(one.tables())
+                section.claims.extend(one.claims())
+                size = 2.0 + 2.4 * len(one.networks), 1.0 + 0.28 * len(one.rows)
+                title = f"{one.title}: differences from the full model ({one.settings})"
+                section.plots.append(Plot(title, partial(_draw, one), size))
         return section if section.used else None
 
 
 class Ablated:
     """The results of a preset."""
 
-    def __init__(self, results: Results, preset: str) -> None:
-        self.preset, self.rows = preset, list(ROWS[preset])
-        self.runs: dict[tuple[str, str], list[Result]] = {}  # by network and row
-        self.networks: list[str] = []
-        for network in results.networks:
-            full = lowest_seed(results.labelled(f"ablation, {preset}, {ORIGINAL}", network))
-            if full is not None:
-                self.networks.append(network)
-                for name, changes in ROWS[preset].items():
-                    runs = results.labelled(f"ablation, {preset}, {name}", network)
-                    self.runs[network, name] = comparable(runs, full, changes)
+    def __init__(self, records: Records, preset: str) -> None:
+        self.title, self.rows = BY_NAME[preset].label, list(ROWS[preset])
+        labels, kept = {name: f"ablation, {preset}, {name}" for name in self.rows}, []
+        full = {name: first_run(records.where(network=name), labels[ORIGINAL]) for name in records.networks}
+        self.networks = [network for network, run in full.items() if run is not None]
+        self.settings = "; ".join(f"{display_name(name)}: {main_settings(run)}" for name, run in full.items() if run)
+        for network in self.networks:
+            own = records.where(network=network)
+            for name, changes in ROWS[preset].items():
+                some = comparable(own.where(label=(labels[name], labels[ORIGINAL])), labels[ORIGINAL], changes)
+                kept += [record._replace(label=name) for record in some if record.label == labels[name]]
+        found = Records(records.results, kept)
+        self.used = found.runs
+        tested = found.where(links="all", clock="strict", scorer=MODEL)
+        self._pivot = tested.pivot("network", "label", "metric", "negatives")
 
-    @property
-    def used(self) -> list[Result]:
-        return [run for runs in self.runs.values() for run in runs]
+    def auc(self, network: str, row: str, how: Evaluation = AS_IN_PAPER) -> Seeds:
+        return self._pivot[network, row, how.metric, how.negatives]
 
-    def gains(self, network: str, row: str, other: str, how: Evaluation = AS_IN_PAPER) -> dict[int, float]:
-        """By seed, how much higher AUC is in one row than in another."""
-        return differences(self.runs[network, row], self.runs[network, other], how.metric, **how.wanted)
+    def gain(self, network: str, row: str, other: str, how: Evaluation = AS_IN_PAPER) -> Seeds:
+        """How much higher AUC is in one row than in another."""
+        return self.auc(network, row, how) - self.auc(network, other, how)
 
-    def gain(self, network: str, row: str, other: str, how: Evaluation = AS_IN_PAPER) -> Cell | None:
-        return Cell.of(self.gains(network, row, other, how).values())
-
-    def worth(self, addition: str, how: Evaluation) -> Cell | None:
+    def worth(self, addition: str, how: Evaluation) -> Seeds:
         """How much an addition raises AUC, averaged over the networks, for the seeds that all of them have."""
-        found = [self.gains(network, ORIGINAL, f"without {addition}", how) for network in self.networks]
-        return Cell.of(average(found).values())
+        return Seeds.average(self.gain(network, ORIGINAL, f"without {addition}", how) for network in self.networks)
 
-    # In words
+    def claims(self) -> list[Claim]:
+        pairs = [(text, name, self.gain(name, *rows)) for text, rows in CLAIMS.items() for name in self.networks]
+        claims = [Claim.of(*pair) for pair in pairs]
+        claims += [claim for network in self.networks if network in _paper()[0] for claim in self._order(network)]
+        claims.append(self._attributes())
+        for how in (AS_IN_PAPER, HISTORICAL) if len(self.rows) > len(PAPER_ROWS) else ():
+            claims += [
+                Claim.of(f"{name}: AUC is higher ({how.title})", titled(self.networks), self.worth(name, how))
+                for name in ADDITIONS
+            ]
+        return [one._replace(claim=f"{self.title}: {one.claim}") for one in claims]
 
-    def statements(self) -> list[str]:
-        full = {network: self.runs[network, ORIGINAL] for network in self.networks}
-        settings = [f"{display_name(network)}: {main_settings(runs[0])}" for network, runs in full.items()]
-        lines = [f"**{TITLES[self.preset]}.** Settings of the full model: {'; '.join(settings)}."]
-        lines += [self.order(network) for network in self.networks if network in _paper()[0]]
-        lines += self.attributes()
-        if self.preset == "default":
-            lines += [line for how in (AS_IN_PAPER, HISTORICAL) if (line := self.additions(how))]
-        return lines
-
-    def order(self, network: str) -> str:
+    def _order(self, network: str) -> list[Claim]:
         """Whether AUC ranks the rows as in the paper, and the pairs of rows that it ranks the other way."""
-        paper = {name: row[network] for name, row in zip(PAPER_ROWS, _paper(), strict=True)}
-        pairs = list(combinations(sorted(PAPER_ROWS, key=lambda name: -paper[name][0]), 2))
-        gains = {pair: gain for pair in pairs if (gain := self.gain(network, *pair)) is not None}
-        clear = sum(gain.clear for gain in gains.values())
-        others = []
+        paper = {name: PaperValue(*row[network]) for name, row in zip(PAPER_ROWS, _paper(), strict=True)}
+        pairs = combinations(sorted(PAPER_ROWS, key=lambda name: -paper[name].mean), 2)
+        gains = {pair: gain for pair in pairs if (gain := self.gain(network, *pair))}
+        verdicts = [gain.verdict for gain in gains.values()]
+        clear = len(verdicts) - verdicts.count("undecided")
+        verdict = "contradicted" if "contradicted" in verdicts else "confirmed" if clear else "undecided"
+        number = f"{verdict}; clear for {clear} of {len(gains)} pairs"
+        claims = [Claim("AUC ranks the rows as in the paper", display_name(network), "", "", number)]
         for (high, low), gain in gains.items():
             if gain.mean < 0:
-                overlap = paper[high][0] - paper[low][0] <= paper[high][1] + paper[low][1]
-                note = "; the paper's own intervals overlap" if overlap else ""
-                others.append(f"{low!r} is above {high!r} ({(-gain).signed}{note})")
-        if "contradicted" in map(verdict, gains.values()):
-            outcome = "not confirmed"
-        elif clear < len(pairs):
-            outcome = "confirmed as far as the differences are clear" if clear else "undecided"
-        else:
-            outcome = "confirmed"
-        listed = f"Unlike in the paper, {', '.join(others)}." if others else "All pairs are ranked as in the paper."
-        return (
-            f"{display_name(network)}: the paper's ranking of the rows is {outcome}; "
-            f"the difference is clear for {clear} of {counted(len(gains), 'pair')} of rows. {listed}"
-        )
+                overlap = paper[high].mean - paper[low].mean <= paper[high].half + paper[low].half
+                note = " (the paper's own intervals overlap)" if overlap else ""
+                claims.append(Claim.of(f"{high!r} is above {low!r}{note}", network, gain))
+        return claims
 
-    def attributes(self) -> list[str]:
+    def _attributes(self) -> Claim:
         """Whether f1 and f2 matter more on networks without attributes, by the mean loss of the rows about them."""
-        groups: dict[bool, list[str]] = {False: [], True: []}  # without and with attributes
-        for network in self.networks:
-            if network in published()["networks"]:
-                groups[published()["networks"][network]["link attributes"] > 0].append(network)
-        losses = {
-            has: average(self.gains(network, ORIGINAL, row) for network in networks for row in list(PAPER_ROWS)[1:5])
-            for has, networks in groups.items()
-        }
-        more = difference(losses[False], losses[True])
-        if more is None:
-            return []
-        without, attributed = (", ".join(map(display_name, networks)) for networks in groups.values())
-        claim = f"The claim that f1 and f2 matter more without attributes ({without}) than with them ({attributed})"
-        return [f"{claim} is {verdict(more)} ({more.signed}, averaged over the rows that change f1 or f2)."]
-
-    def additions(self, how: Evaluation) -> str:
-        """Which additions raise AUC, and which do not."""
-        worth = {name: found for name in ADDITIONS if (found := self.worth(name, how)) is not None}
-        groups: dict[str, list[str]] = {"confirmed": [], "undecided": [], "contradicted": []}
-        for name, found in sorted(worth.items(), key=lambda item: -item[1].mean):
-            groups[verdict(found)].append(f"{name} {found.signed}")
-        words = {"confirmed": "clearly better", "undecided": "no clear difference", "contradicted": "clearly worse"}
-        parts = [f"{words[group]}: {', '.join(names)}" for group, names in groups.items() if names]
-        where = ", ".join(map(display_name, self.networks))
-        mean = "averaged over" if len(self.networks) > 1 else "on"
-        return (
-            f"Gain in AUC by each of our additions, {mean} {where} ({how.title}); {'; '.join(parts)}." if parts else ""
+        about = published()["networks"]
+        known = [network for network in self.networks if network in about]
+        groups = [[name for name in known if (about[name]["link attributes"] > 0) is has] for has in (False, True)]
+        without, attributed = (
+            Seeds.average(self.gain(name, ORIGINAL, row) for name in names for row in list(PAPER_ROWS)[1:5])
+            for names in groups
         )
+        where = " against ".join(map(titled, groups))
+        return Claim.of("f1 and f2 matter more without attributes", where, without - attributed)
 
-    # Tables
+    # Tables and plot
 
     def tables(self) -> list[Table]:
-        tables = [self._claims(), *(self._table(how) for how in (AS_IN_PAPER, POOLED, HISTORICAL))]
-        return [*tables, self._worth(AS_IN_PAPER), self._worth(HISTORICAL)] if self.preset == "default" else tables
-
-    def _claims(self) -> Table:
-        rows = []
-        for claim, pair in CLAIMS.items():
-            gains = [self.gain(network, *pair) for network in self.networks]
-            rows.append([claim, *("" if gain is None else f"{verdict(gain)}<br>{gain.signed}" for gain in gains)])
-        title, note = f"{TITLES[self.preset]}: the paper's claims", "Undecided: the difference is not clear."
-        return Table(["claim", *map(display_name, self.networks)], rows, title, note)
+        tables = [self._table(how) for how in (AS_IN_PAPER, POOLED, HISTORICAL)]
+        return (
+            [*tables, self._worth(AS_IN_PAPER), self._worth(HISTORICAL)] if len(self.rows) > len(PAPER_ROWS) else tables
+        )
 
     def _table(self, how: Evaluation) -> Table:
         """AUC, and its difference from the full model; the paper's values below ours if the evaluation is the same."""
-        beside = how is AS_IN_PAPER
-        empty = [name for name in NETWORKS if name not in self.networks and name in _paper()[0]] if beside else []
-        shown = [*self.networks, *empty]
+        paper = [name for name in NETWORKS if name in _paper()[0] and name not in self.networks]
+        shown = [*self.networks, *(paper if how is AS_IN_PAPER else [])]
         rows = [[name, *(text for network in shown for text in self._cells(network, name, how))] for name in self.rows]
-        note = "In parentheses: the paper." if beside else ""
         headings = [text for network in shown for text in (display_name(network), "difference")]
-        return Table(["", *headings], rows, f"{TITLES[self.preset]}: {how.title}", note)
+        note = "In parentheses: the paper." if how is AS_IN_PAPER else ""
+        return Table(["", *headings], rows, f"{self.title}: {how.title}", note)
 
     def _cells(self, network: str, row: str, how: Evaluation) -> list[str]:
-        mean = gain = None
-        if network in self.networks:
-            mean = cell(self.runs[network, row], how.metric, **how.wanted)
-            gain = None if row == ORIGINAL else self.gain(network, row, ORIGINAL, how)
-        texts = ["" if mean is None else str(mean), "" if gain is None else gain.signed]
+        difference = "" if row == ORIGINAL else self.gain(network, row, ORIGINAL, how).signed
+        texts = [str(self.auc(network, row, how)), difference]
         if how is AS_IN_PAPER and row in PAPER_ROWS and network in _paper()[0]:
-            (full, _), (paper, half) = (_paper()[number][network] for number in (0, list(PAPER_ROWS).index(row)))
-            texts[0] += f"<br>({paper:.2f} ± {half:.2f})"
-            texts[1] += "" if row == ORIGINAL else f"<br>({paper - full:+.2f})"
+            full, paper = (PaperValue(*_paper()[number][network]) for number in (0, list(PAPER_ROWS).index(row)))
+            texts[0] += f"<br>({paper})"
+            texts[1] += "" if row == ORIGINAL else f"<br>({paper.mean - full.mean:+.2f})"
         return texts
 
     def _worth(self, how: Evaluation) -> Table:
         rows = []
         for name in ADDITIONS:
             gains = [self.gain(network, ORIGINAL, f"without {name}", how) for network in self.networks]
-            rows.append([name, *("" if g is None else g.signed for g in (*gains, self.worth(name, how)))])
+            rows.append([name, *(gain.signed for gain in (*gains, self.worth(name, how)))])
         headings = ["", *map(display_name, self.networks), "mean"]
         return Table(headings, rows, f"Gain in AUC by each of our additions: {how.title}")
 
-    # Plot
 
-    @property
-    def size(self) -> tuple[float, float]:
-        return 2.0 + 2.4 * len(self.networks), 1.0 + 0.28 * len(self.rows)
-
-    def draw(self, figure: Any) -> None:
-        """A panel per network: the difference of each row from the full model, with its interval."""
-        rows = self.rows[1:]
-        axes = figure.subplots(1, len(self.networks), squeeze=False, sharey=True)[0]
-        for axis, network in zip(axes, self.networks, strict=True):
-            for place, row in enumerate(rows):
-                if (found := self.gain(network, row, ORIGINAL)) is not None:
-                    axis.barh(place, found.mean, xerr=found.half, color="C0", ecolor=INK, capsize=2, height=0.6)
-            axis.set(title=display_name(network), xlabel="AUC, difference in points")
-            axis.grid(axis="x")
-        axes[0].set_yticks(range(len(rows)), rows)
-        axes[0].set_ylim(len(rows) - 0.5, -0.5)
+def _draw(one: Ablated, figure: Any) -> None:
+    """A panel per network: the difference of each row from the full model, with its interval."""
+    rows = one.rows[1:]
+    axes = figure.subplots(1, len(one.networks), squeeze=False, sharey=True)[0]
+    for axis, network in zip(axes, one.networks, strict=True):
+        for place, row in enumerate(rows):
+            if found := one.gain(network, row, ORIGINAL):
+                axis.barh(place, found.mean, xerr=found.half, color="C0", ecolor=INK, capsize=2, height=0.6)
+        axis.set(title=display_name(network), xlabel="AUC, difference in points")
+        axis.grid(axis="x")
+    axes[0].set_yticks(range(len(rows)), rows)
+    axes[0].set_ylim(len(rows) - 0.5, -0.5)
 
 
 def _paper() -> list[dict[str, list[float]]]:
     """The rows of Table 3: AUC and half the width of its interval, by network."""
     return list(published()["ablation"].values())
+
+
+# The authors' code
+
+EQUATIONS, ALL, BY_ROWS = "the equations", "all of these", "ties read row by row"
+_AUTHORS = Config.PRESETS["authors"]
+DIFFERENCES: dict[str, dict[str, Any]] = {
+    "each end's walks pooled by themselves": {"sides": "separate"},
+    "age instead of elapsed time": {name: _AUTHORS[name] for name in ("time_code", "frequencies")},
+    "two bidirectional LSTMs": {"rnn": "bidirectional"},
+    f"width {_AUTHORS['dim']}": {"dim": _AUTHORS["dim"]},
+    BY_ROWS: {},
+}
+
+
+class Authors(Experiment):
+    name = "authors"
+    title = "Beyond the paper: the effect of each difference between the authors' code and the equations"
+    beyond = True
+    networks = ("uci",)
+    systems = ("paper-mean",)
+    seeds = 3
+
+    def plan(self, request: Request) -> list[Measurement]:
+        everything = {name: value for changes in DIFFERENCES.values() for name, value in changes.items()}
+        return [
+            training(
+                network,
+                paper_config(request, network).with_(**changes),
+                task="transductive",
+                seed=seed,
+                label=f"authors, {name}",
+                negatives=KINDS_OF_NEGATIVES,
+                ties="rows" if name in (BY_ROWS, ALL) else "strict",
+            )
+            for seed in request.seeds_of("transductive")
+            for network in request.networks
+            for name, changes in {EQUATIONS: {}, **DIFFERENCES, ALL: everything}.items()
+        ]
+
+    def show(self, records: Records) -> Section | None:
+        found = records.labelled("authors")
+        section = Section(found.runs)
+        pivot = found.where(metric=AS_IN_PAPER.metric, scorer=MODEL, negatives="random").pivot("network", "label")
+        for network in found.networks:
+            equations, rows = pivot[network, f"authors, {EQUATIONS}"], []
+            for name in (EQUATIONS, *DIFFERENCES, ALL):
+                auc = pivot[network, f"authors, {name}"]
+                gain = Seeds() if name == EQUATIONS else auc - equations
+                rows.append([name, str(auc), gain.signed + (" (not clear)" if gain and not gain.is_clear else "")])
+                section.claims.append(Claim.of(f"the authors' code, {name}: AUC is higher", network, gain))
+            if (paper := paper_value("auc", network, "CAW-N-mean", "transductive")) is not None:
+                rows.append(["the paper", str(paper), ""])
+            if (first := first_run(found.where(network=network), f"authors, {EQUATIONS}")) is not None:
+                title = f"{display_name(network)} ({main_settings(first)})"
+                section.tables.append(Table(["CAW-N-mean with", "AUC", "gain"], rows, title))
+        return section if section.tables else None

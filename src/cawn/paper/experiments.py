@@ -1,14 +1,18 @@
-"""Base class of the experiments, each of which plans measurements and shows their results in tables and plots."""
+"""Base class of the experiments: each is a plan of measurements, and tables, plots and claims of their results."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from cawn.data.events import Events
 from cawn.paper.measurements import Measurement
-from cawn.paper.results import Result, Results
+from cawn.paper.published import PaperValue, display_name
+from cawn.paper.records import Records, Seeds
+from cawn.paper.results import Result, Results, refuse_damaged
+
+Save = Callable[[Measurement, Any, float], object]  # takes a measurement, its value and its seconds
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,9 @@ class Request:
     systems: tuple[str, ...] | None = None  # variants to measure; None for all
     trials: int | None = None  # of the hyperparameter search, for each network and preset
     device: str = "cpu"
+    jobs: int = 0
+    threads: int | None = None
+    quiet: bool = False
 
     def seeds_of(self, task: str) -> range:
         """The seeds of a task: twice as many for the inductive one, because its hidden nodes vary with the seed."""
@@ -38,6 +45,12 @@ class Table:
     note: str = ""
 
 
+def listing(title: str, columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]], note: str = "") -> Table:
+    """A table with a row for each mapping; a column is a heading and a format, such as "{share:.1%}"."""
+    found = [[form.format_map(row).replace("%", " %") for form in columns.values()] for row in rows]
+    return Table(list(columns), found, title, note)
+
+
 @dataclass(frozen=True)
 class Plot:
     """A plot. `draw` is called with an empty matplotlib figure."""
@@ -47,23 +60,39 @@ class Plot:
     size: tuple[float, float] = (7.0, 3.2)  # inches
 
 
+class Claim(NamedTuple):
+    """A claim of the paper or about our additions, and what the results say."""
+
+    claim: str
+    network: str
+    difference: str  # in points, unless it names a unit
+    interval: str  # half the width of its 95 % interval
+    verdict: str
+
+    @classmethod
+    def of(cls, claim: str, network: str, gain: Seeds) -> Claim:
+        """That a difference is positive."""
+        mean = f"{gain.mean:+.2f}" if gain else ""
+        return cls(claim, display_name(network), mean, gain.interval, gain.verdict)
+
+    @classmethod
+    def that(cls, claim: str, network: str, holds: bool, found: str = "", interval: str = "") -> Claim:
+        """A claim that is decided without a test; `found` is what was measured."""
+        return cls(claim, display_name(network), found, interval, "confirmed" if holds else "not confirmed")
+
+
 @dataclass(frozen=True)
 class Section:
     """The part of the report about one experiment."""
 
-    text: list[str] = field(default_factory=list)  # paragraphs of Markdown
+    used: list[Result] = field(repr=False)  # for times, commands and digests
     tables: list[Table] = field(default_factory=list)
     plots: list[Plot] = field(default_factory=list)
-    used: list[Result] = field(default_factory=list, repr=False)  # for times, commands and digests
-
-
-def counted(number: int, noun: str) -> str:
-    """A number and a noun, such as "1 pair" or "30 pairs"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    claims: list[Claim] = field(default_factory=list)
 
 
 class Experiment:
-    """An experiment of the paper, or one beyond it."""
+    """An experiment of the paper, or one beyond it. What its tables mean is explained in texts.md."""
 
     name: ClassVar[str]
     title: ClassVar[str]  # what it shows, in one line
@@ -73,26 +102,40 @@ class Experiment:
     options: ClassVar[tuple[str, ...]] = ("--seeds", "--set")  # command-line options that not all experiments have
     systems: ClassVar[tuple[str, ...]] = ()  # that it trains, by their names in --systems; () for any
     together: ClassVar[bool] = False  # whether all networks must be given in one command, because it compares them
-    shared: ClassVar[bool] = True  # whether several processes may work on it in one folder
     alone: ClassVar[bool] = False  # whether measurements run one at a time, because they measure time
 
-    def plan(self, request: Request) -> Iterable[Measurement]:
-        """The measurements to make: a list, or an iterator that may depend on the results of earlier ones."""
+    texts: ClassVar[tuple[str, ...]] = ()  # headings of texts.md; by default its name
+
+    def __init_subclass__(cls) -> None:
+        if "name" in vars(cls) and "texts" not in vars(cls):
+            cls.texts = (cls.name,)
+
+    def plan(self, request: Request) -> list[Measurement]:
+        """The measurements to make."""
         raise NotImplementedError
 
-    def total(self, request: Request) -> int | None:
-        """The number of measurements if `plan` returned an iterator; called after `plan`."""
-        return None
+    def make(self, request: Request, sweep: Callable[[list[Measurement]], list[str]], save: Save) -> list[str]:
+        """Make the measurements that have no result yet; returns a line for each that failed."""
+        with refuse_damaged(request.results.folder, "of earlier sweeps"):
+            planned = self.plan(request)
+        return sweep(planned)
 
-    def reported(self, measurement: Measurement, value: Any, stop: Callable[[], object]) -> None:
-        """Called with each value that a running measurement reports; `stop` ends it early."""
-
-    def stopped(self, measurement: Measurement) -> Any:
-        """The value to keep for a measurement that `reported` has stopped."""
-
-    def ended(self, measurement: Measurement, result: Result | None) -> None:
-        """Called when a measurement has ended; None if it failed."""
-
-    def show(self, results: Results) -> Section | None:
-        """Tables and plots of the results that exist; None if there are none."""
+    def show(self, records: Records) -> Section | None:
+        """Tables, plots and claims of the results that exist; None if there are none."""
         raise NotImplementedError
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and a noun, such as "1 pair" or "30 pairs"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def beside(ours: Seeds, paper: PaperValue | None, *, best: bool = False) -> str:
+    """Our value, bold if it is the best, and below it the paper's in parentheses."""
+    lines = [f"**{ours}**" if best else str(ours)] if ours else []
+    return "<br>".join(lines + ([] if paper is None else [f"({paper})"]))
+
+
+def titled(networks: Iterable[str]) -> str:
+    """The names of networks, for a claim about several."""
+    return ", ".join(map(display_name, networks))

@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from cawn.data.datasets import CATALOG
 from cawn.data.events import Events
 from cawn.data.summary import describe
 from cawn.kernels.keys import pair_key
 from cawn.learn.splits import split
-from cawn.paper.experiments import Experiment, Request, Section, Table, counted
-from cawn.paper.measurements import Measurement, Task
+from cawn.paper.experiments import Claim, Experiment, Request, Section, Table
+from cawn.paper.measurements import Measurement, Work
 from cawn.paper.published import NAMES, display_name, published
-from cawn.paper.results import Result, Results
+from cawn.paper.records import Records
+from cawn.paper.results import Results
 from cawn.paper.variants import tuned
 from cawn.studies.jobs import Send
-
-Array = npt.NDArray[Any]
 
 _LABEL = "statistics"
 _DAY = 86_400
 _RATIO, _FACTOR = 5.0, 2.0  # tau / alpha in the paper, and the factor within which a ratio counts as equal to it
 _PRESETS = {"paper-mean": "CAW-N-mean", "paper-attn": "CAW-N-attn"}
-_COLUMNS = {  # statistics of the second table, and whether they are shares
-    "distinct_times": ("distinct times", False),
-    "ties": ("simultaneous with another link", True),
-    "identical": ("same nodes and time as an earlier row", True),
-    "repeats_directed": ("repeat an earlier pair", True),
-    "repeats_undirected": ("repeat an earlier pair, in either direction", True),
-    "surprise": ("test links with a pair that is not in training (surprise)", True),
-    "unseen": ("test links with a node that is not in training", True),
+_FORMS = {"nodes": ",", "links": ",", "node attributes": ",", "link attributes": ",", "intensity": ".3g"}  # of Table 1
+_COLUMNS = {  # statistics of the second table
+    "distinct_times": "distinct times",
+    "ties": "simultaneous with another link",
+    "identical": "same nodes and time as an earlier row",
+    "repeats_directed": "repeat an earlier pair",
+    "repeats_undirected": "repeat an earlier pair, in either direction",
+    "surprise": "test links with a pair that is not in training (surprise)",
+    "unseen": "test links with a node that is not in training",
 }
+Found = dict[str, dict[str, Any]]  # the statistics of each network
 
 
 class Networks(Experiment):
@@ -45,26 +46,21 @@ class Networks(Experiment):
     def plan(self, request: Request) -> list[Measurement]:
         return [Measurement(network, "statistics", {}, _LABEL) for network in request.networks]
 
-    def show(self, results: Results) -> Section | None:
-        found = {one.network: one for one in results.labelled(_LABEL)}
+    def show(self, records: Records) -> Section | None:
+        used = records.results.labelled(_LABEL)
+        found = {one.network: one.value for one in used}
         if not found:
             return None
-        text = [
-            "Our value and, below it in parentheses, the paper's. τ = 2 |E| / (|V| T), with T in seconds. Training "
-            "links are the first 70 % of the links, test links the last 15 %; pairs are directed unless stated "
-            "otherwise. A network counts as bipartite if no node is both a source and a destination.",
-            *_differences(found),
-        ]
-        section = Section(text, [_table1(found), _table_of_shares(found)], used=list(found.values()))
-        if ratios := _ratios(results, found):
+        section = Section(used, [_table1(found), _table_of_shares(found)], claims=list(_differences(found)))
+        if ratios := _ratios(records.results, found):
             section.tables.append(_table_of_ratios(ratios))
-            section.text.append(_verdict(ratios))
+            section.claims.extend(_about_five(ratios))
         return section
 
 
-def measure(task: Task, send: Send) -> dict[str, Any]:
+def measure(work: Work, send: Send) -> dict[str, Any]:
     """The statistics of a network."""
-    return statistics(task.events())
+    return statistics(work.events())
 
 
 def statistics(events: Events) -> dict[str, Any]:
@@ -96,39 +92,20 @@ def statistics(events: Events) -> dict[str, Any]:
     }
 
 
-def _rows(found: dict[str, Result]) -> list[str]:
-    """The networks of the tables: those of the paper and of the catalog, measured or not."""
-    return list(dict.fromkeys([*NAMES, *CATALOG, *found]))
+def _rows(found: Found) -> dict[str, dict[str, Any]]:
+    """The networks of the tables, those of the paper and of the catalog, measured or not."""
+    return {network: found.get(network, {}) for network in dict.fromkeys([*NAMES, *CATALOG, *found])}
 
 
-def _table1(found: dict[str, Result]) -> Table:
+def _table1(found: Found) -> Table:
     headings = ["network", "nodes", "links", "node attributes", "link attributes", "τ, 1/s", "days", "bipartite"]
     rows = []
-    for network in _rows(found):
+    for network, ours in _rows(found).items():
         paper = published()["networks"].get(network, {})
-        ours = found[network].value if network in found else {}
-        cells = [
-            _beside(ours.get(name), paper.get(name), ",")
-            for name in ("nodes", "links", "node attributes", "link attributes")
-        ]
-        cells.append(_beside(ours.get("intensity"), paper.get("intensity"), ".3g"))
+        cells = [_beside(ours.get(name), paper.get(name), form) for name, form in _FORMS.items()]
         cells += [f"{ours['seconds'] / _DAY:,.1f}", "yes" if ours["bipartite"] else "no"] if ours else ["", ""]
         rows.append([display_name(network), *cells])
     return Table(headings, rows, "Table 1")
-
-
-def _table_of_shares(found: dict[str, Result]) -> Table:
-    headings = ["network", *(heading for heading, _ in _COLUMNS.values())]
-    rows = []
-    for network in _rows(found):
-        ours = found[network].value if network in found else None
-        cells = [
-            "" if ours is None else f"{100 * ours[name]:.1f} %" if is_share else f"{ours[name]:,}"
-            for name, (_, is_share) in _COLUMNS.items()
-        ]
-        rows.append([display_name(network), *cells])
-    note = "In percent of all links, or of the test links where these are named."
-    return Table(headings, rows, "Ties, repetition and surprise", note)
 
 
 def _beside(ours: float | None, paper: float | None, form: str) -> str:
@@ -137,57 +114,51 @@ def _beside(ours: float | None, paper: float | None, form: str) -> str:
     return "<br>".join(part for part in parts if part)
 
 
-def _differences(found: dict[str, Result]) -> list[str]:
-    """Where our values differ from the paper's, in sentences."""
-    sentences = []
+def _table_of_shares(found: Found) -> Table:
+    empty = dict.fromkeys(_COLUMNS, "")
+    rows = []
+    for network, ours in _rows(found).items():
+        shown = {name: f"{100 * ours[name]:.1f} %" for name in _COLUMNS} if ours else empty
+        count = {"distinct_times": f"{ours['distinct_times']:,}"} if ours else {}
+        rows.append([display_name(network), *(shown | count).values()])
+    note = "In percent of all links, or of the test links where these are named."
+    return Table(["network", *_COLUMNS.values()], rows, "Ties, repetition and surprise", note)
+
+
+def _differences(found: Found) -> Iterator[Claim]:
+    """Where our values differ from the paper's: counts at all, tau by more than 5 %."""
     for network, paper in published()["networks"].items():
-        if network not in found:
-            continue
-        name, ours = NAMES[network], found[network].value
-        if paper["nodes"] == ours["nodes"] + 1:
-            sentences.append(f"{name}: the paper counts one node more, the id 0, which has no links.")
-        if ours["intensity"] > 0 and not 0.95 < (ratio := paper["intensity"] / ours["intensity"]) < 1.05:
-            days = 2 * paper["links"] / (paper["nodes"] * paper["intensity"]) / _DAY
-            sentences.append(
-                f"{name}: the paper's τ is {ratio:.2g} times ours; by its formula, the links would span {days:,.0f} "
-                f"days, but they span {ours['seconds'] / _DAY:,.0f}."
-            )
-        if missing := [kind for kind in ("node", "link") if paper[f"{kind} attributes"] > ours[f"{kind} attributes"]]:
-            sentences.append(f"{name}: our copy lacks {' and '.join(missing)} attributes.")
-    return [" ".join(sentences)] if sentences else []
+        ours = found.get(network, {})
+        for column in ("nodes", "node attributes", "link attributes") if ours else ():
+            if gap := ours[column] - paper[column]:
+                yield Claim.that(f"the number of {column} is the paper's", network, False, f"{gap:+,}")
+        if ours and ours["intensity"] > 0 and not 0.95 < (ratio := paper["intensity"] / ours["intensity"]) < 1.05:
+            yield Claim.that("τ is the paper's", network, False, f"the paper's is {ratio:.2g} times ours")
 
 
-def _ratios(results: Results, found: dict[str, Result]) -> dict[str, dict[str, tuple[float, float]]]:
+def _ratios(results: Results, found: Found) -> dict[tuple[str, str], tuple[float, float]]:
     """By network and preset: the best alpha of the grid search, and tau / alpha."""
-    ratios: dict[str, dict[str, tuple[float, float]]] = {}
-    for network, one in found.items():
-        searched = {trial.settings["preset"] for trial in results.all("trial") if trial.network == network}
-        for preset in searched.intersection(_PRESETS):
-            alpha = tuned(results, network, preset).get("alpha")
-            if isinstance(alpha, float) and alpha > 0:
-                ratios.setdefault(network, {})[preset] = alpha, one.value["intensity"] / alpha
+    ratios = {}
+    for trial in results.all("trial"):
+        network, preset = trial.network, trial.settings["preset"]
+        alpha = tuned(results, network, preset).get("alpha")
+        if network in found and preset in _PRESETS and isinstance(alpha, float) and alpha > 0:
+            ratios[network, preset] = alpha, found[network]["intensity"] / alpha
     return ratios
 
 
-def _table_of_ratios(ratios: dict[str, dict[str, tuple[float, float]]]) -> Table:
-    rows = []
-    for network, by_preset in ratios.items():
-        cells = [
-            f"{by_preset[preset][1]:.3g} (α = {by_preset[preset][0]:.2g})" if preset in by_preset else ""
-            for preset in _PRESETS
-        ]
-        rows.append([display_name(network), *cells])
+def _table_of_ratios(ratios: dict[tuple[str, str], tuple[float, float]]) -> Table:
+    shown = {place: f"{ratio:.3g} (α = {alpha:.2g})" for place, (alpha, ratio) in ratios.items()}
+    rows = [
+        [display_name(network), *(shown.get((network, preset), "") for preset in _PRESETS)]
+        for network in dict.fromkeys(network for network, _ in ratios)
+    ]
     note = "For the decay α chosen by the hyperparameter search on validation links."
     return Table(["network", *_PRESETS.values()], rows, "τ / α", note)
 
 
-def _verdict(ratios: dict[str, dict[str, tuple[float, float]]]) -> str:
+def _about_five(ratios: dict[tuple[str, str], tuple[float, float]]) -> Iterator[Claim]:
     """Whether tau / alpha is about the same everywhere, as the paper says."""
-    values = [ratio for by_preset in ratios.values() for _, ratio in by_preset.values()]
-    near = sum(_RATIO / _FACTOR <= value <= _RATIO * _FACTOR for value in values)
-    claim = "confirmed" if near == len(values) else "not confirmed"
-    return (
-        f"The paper's claim that τ / α is about {_RATIO:g} for the best α, in different networks, is {claim}: within a "
-        f"factor of {_FACTOR:g} of {_RATIO:g} are {near} of {counted(len(values), 'ratio')}; the smallest is "
-        f"{min(values):.3g}, the largest {max(values):.3g}."
-    )
+    for (network, preset), (_, ratio) in ratios.items():
+        text = f"{_PRESETS[preset]}: τ / α is about {_RATIO:g} (within a factor of {_FACTOR:g})"
+        yield Claim.that(text, network, _RATIO / _FACTOR <= ratio <= _RATIO * _FACTOR, f"{ratio:.3g}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 from markupsafe import Markup, escape
@@ -12,8 +12,9 @@ from cawn.errors import QueryError
 from cawn.explain.drawing import stylesheet
 from cawn.explain.page import environment
 from cawn.files import write_text
-from cawn.paper.experiments import Section, Table
-from cawn.paper.provenance import Fact, code
+from cawn.paper.experiments import Table
+from cawn.paper.provenance import code
+from cawn.paper.published import paragraphs
 from cawn.paper.report import MISSING_PLOTS, Part, Report, collect
 from cawn.paper.results import Results, refuse_damaged
 
@@ -44,10 +45,12 @@ def write_report(folder: Path) -> tuple[Report, list[Path]]:
     return report, list(files)
 
 
+# Markdown
+
+
 def to_markdown(report: Report, plots: Collection[str] = ()) -> str:
     """The report as Markdown; `plots` are the names of those beside it, in files report-NAME.svg."""
-    summary = section_markdown(report.summary) if report.summary.text else f"{NO_SUMMARY}\n"
-    lines = [f"# {TITLE}\n", INTRODUCTION, "\n## Summary\n", summary]
+    lines = [f"# {TITLE}\n", INTRODUCTION, "\n## Summary\n", summary_markdown(report)]
     for part in report.parts:
         lines += [f"## {part.experiment.title}\n", part_markdown(part, plots)]
     if report.missing:
@@ -58,9 +61,18 @@ def to_markdown(report: Report, plots: Collection[str] = ()) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def part_markdown(part: Part, plots: Collection[str], where: str = "report-", level: int = 3) -> str:
+def summary_markdown(report: Report) -> str:
+    """What the results say about the paper's values and claims."""
+    return _blocks(_summary(report), [*report.summary.tables, report.claims()])
+
+
+def _summary(report: Report) -> list[str]:
+    return paragraphs("summary") if report.summary.claims else [NO_SUMMARY]
+
+
+def part_markdown(part: Part, plots: Collection[str], where: str = "report-") -> str:
     """The text, tables and plots of one experiment, and how it was measured; paths of plots begin with `where`."""
-    text = section_markdown(part.section, level)
+    text = _blocks(part.text, part.section.tables)
     for name, plot in zip(part.plot_names(), part.section.plots, strict=True):
         if name in plots:
             text += f"![{plot.title}]({where}{name}.svg)\n\n"
@@ -68,22 +80,18 @@ def part_markdown(part: Part, plots: Collection[str], where: str = "report-", le
         rows = "".join(f"- {network}: {code(command)}\n" for network, command in part.missing.items())
         text += f"{MISSING_NETWORKS}\n\n{rows}\n"
     if part.facts:
-        text += f"{'#' * level} How it was measured\n\n"
-        text += "".join(map(_fact_markdown, part.facts)) + "\n"
+        text += "### How it was measured\n\n"
+        for name, values in part.facts.items():
+            text += f"- {name}: {values[0]}\n" if len(values) == 1 else f"- {name}:\n"
+            text += "".join(f"    - {value}\n" for value in values if len(values) > 1)
+        text += "\n"
     return text
 
 
-def _fact_markdown(fact: Fact) -> str:
-    if len(fact.values) == 1:
-        return f"- {fact.name}: {fact.values[0]}\n"
-    return f"- {fact.name}:\n" + "".join(f"    - {value}\n" for value in fact.values)
-
-
-def section_markdown(section: Section, level: int = 3) -> str:
-    """The text and tables of a section."""
-    parts = [f"{paragraph}\n" for paragraph in section.text]
-    for table in section.tables:
-        parts += [f"{'#' * level} {table.title}\n"] if table.title else []
+def _blocks(text: list[str], tables: list[Table]) -> str:
+    parts = [f"{paragraph}\n" for paragraph in text]
+    for table in (table for table in tables if table.rows):
+        parts += [f"### {table.title}\n"] if table.title else []
         parts.append(table_markdown(table))
         parts += [f"{table.note}\n"] if table.note else []
     return "\n".join(parts) + "\n"
@@ -102,17 +110,20 @@ def right_aligned(table: Table) -> list[bool]:
     return [any(column) and all(_NUMBER.match(cell) for cell in column if cell) for column in columns]
 
 
+# HTML
+
+
 def to_html(report: Report) -> str:
     """The report as one page, including the plots."""
     plots = {name: Markup(svg) for name, svg in report.plots(standalone=False).items()}
     pages = environment("cawn.paper", "cawn.explain")
-    pages.filters |= {"inline": inline, "cell": cell, "blocks": blocks, "right_aligned": right_aligned}
+    pages.filters |= {"inline": inline, "cell": cell, "right_aligned": right_aligned}
     return pages.get_template("report.html").render(
         palette=Markup(stylesheet(":root")),
         data=report.to_dict(),
         title=TITLE,
         introduction=INTRODUCTION,
-        no_summary=NO_SUMMARY,
+        summary=_summary(report),
         missing_networks=MISSING_NETWORKS,
         report=report,
         plots=plots,
@@ -124,36 +135,20 @@ def _lacks_plots(report: Report, plots: Collection[str]) -> bool:
     return any(name not in plots for part in report.parts for name in part.plot_names())
 
 
-def blocks(paragraphs: list[str]) -> Markup:
-    """Paragraphs and lists of Markdown as HTML."""
-    return Markup("\n").join(_block(paragraph) for paragraph in paragraphs)
-
-
-def _block(paragraph: str) -> Markup:
-    lines = paragraph.splitlines()
-    if lines and all(line.startswith("- ") for line in lines):
-        return Markup("<ul>{}</ul>").format(
-            Markup("").join(Markup("<li>{}").format(inline(line[2:])) for line in lines)
-        )
-    return Markup("<p>{}</p>").format(inline(paragraph))
-
-
 def inline(text: str) -> Markup:
     """Code, bold and italic text and line breaks of Markdown as HTML; anything else is escaped."""
-    return Markup("").join(_spans(text))
+    return Markup("").join(map(_span, re.split(r"(``.+?``|`[^`]+`)", text)))
+
+
+def _span(part: str) -> Markup:
+    if part.startswith("`") and part.endswith("`") and len(part) > 2:
+        return Markup("<code>{}</code>").format(part.strip("`").strip())
+    safe = str(escape(part.replace(r"\|", "|"))).replace("&lt;br&gt;", "<br>")
+    safe = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", safe)
+    return Markup(re.sub(r"\*(\S[^*]*?)\*", r"<em>\1</em>", safe))
 
 
 def cell(text: str) -> Markup:
     """A cell of a table; its second line, usually the paper's value, in a fainter colour."""
     first, line_break, second = text.partition("<br>")
     return inline(first) + (Markup("<br><span class=second>{}</span>").format(inline(second)) if line_break else "")
-
-
-def _spans(text: str) -> Iterator[Markup]:
-    for part in re.split(r"(``.+?``|`[^`]+`)", text):
-        if part.startswith("`") and part.endswith("`") and len(part) > 2:
-            yield Markup("<code>{}</code>").format(part.strip("`").strip())
-            continue
-        safe = str(escape(part.replace(r"\|", "|"))).replace("&lt;br&gt;", "<br>")
-        safe = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", safe)
-        yield Markup(re.sub(r"\*(\S[^*]*?)\*", r"<em>\1</em>", safe))

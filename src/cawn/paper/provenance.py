@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from statistics import median
-from typing import Any, NamedTuple
 
 from cawn.learn.reporting import format_duration
 from cawn.paper.published import display_name
 from cawn.paper.results import Result, Results
+from cawn.paper.variants import VARIANTS
 
 _SHORT = 12  # letters of a digest
+_USUAL = {"protocol": "strict", "ties": "strict"}
 
 
-class Fact(NamedTuple):
-    """A line of the report."""
-
-    name: str
-    values: list[str]  # Markdown
-
-
-def provenance(results: Results, used: Iterable[Result]) -> list[Fact]:
-    """What a reader needs to judge or repeat the results that an experiment used."""
+def provenance(results: Results, used: Iterable[Result]) -> dict[str, list[str]]:
+    """What a reader needs to judge or repeat the results that an experiment used: lines of Markdown by heading."""
     chosen = list({(one.network, one.key): one for one in used}.values())
-    if not chosen:
-        return []
-    facts = [
-        Fact("Networks", [_network(results, name) for name in results.networks if _has(chosen, name)]),
-        Fact("Splits", list(_splits(results, chosen))),
-        Fact("Seeds", list(_seeds(chosen))),
-        Fact("Clock", _distinct(chosen, "clock", "clocks")),
-        Fact("Negatives", _distinct(chosen, "negatives", "negatives")),
-        Fact("Commands", [code(command) for command in dict.fromkeys(one.command for one in chosen)]),
-        Fact("Time", [_time(chosen)]),
-        Fact("Device", list(dict.fromkeys(one.device for one in chosen))),
-        Fact("Versions", list(dict.fromkeys(_versions(one) for one in chosen))),
-    ]
-    return [fact for fact in facts if fact.values]
+    systems = [(one, name) for one in chosen if one.kind in ("training", "transfer") for name in _systems(one)]
+    short = sorted({f"{name} ({display_name(one.network)})" for one, name in systems if one.value.get("cut_short")})
+    facts = {
+        "Networks": [_network(results, name) for name in results.networks if name in {one.network for one in chosen}],
+        "Splits": _splits(results, chosen),
+        "Seeds": _seeds(chosen),
+        "Clock": _joined(value for one in chosen for value in _values(one, "clock", "clocks")),
+        "Negatives": _joined(value for one in chosen for value in _values(one, "negatives", "negatives")),
+        "Negatives in training": _training(systems),
+        "Stopped by a time limit before the last epoch": _joined(short),
+        "Commands": [code(command) for command in dict.fromkeys(one.command for one in chosen)],
+        "Time": [_time(chosen)] if chosen else [],
+        "Device": list(dict.fromkeys(one.device for one in chosen)),
+        "Versions": list(dict.fromkeys(", ".join(map(" ".join, one.versions.items())) for one in chosen)),
+    }
+    return {name: values for name, values in facts.items() if values}
 
 
 def code(text: str) -> str:
@@ -44,8 +40,10 @@ def code(text: str) -> str:
     return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
-def _has(chosen: list[Result], network: str) -> bool:
-    return any(one.network == network for one in chosen)
+def _joined(values: Iterable[object]) -> list[str]:
+    """The distinct values in one line, if there are any."""
+    text = ", ".join(dict.fromkeys(map(str, values)))
+    return [text] if text else []
 
 
 def _network(results: Results, name: str) -> str:
@@ -55,56 +53,54 @@ def _network(results: Results, name: str) -> str:
     return f"{display_name(name)}: {', '.join([*sizes, f'digest {code(digest[:_SHORT])}'])}"
 
 
-def _rows(result: Result) -> list[dict[str, Any]]:
-    """The rows of a training; other measurements have none."""
-    return result.value["rows"] if result.kind == "training" else []
-
-
-def _splits(results: Results, chosen: list[Result]) -> Iterator[str]:
+def _splits(results: Results, chosen: list[Result]) -> list[str]:
     """Digests by network and task; one for all seeds if they share it."""
-    found: dict[tuple[str, ...], dict[int, str]] = {}
-    for result in (one for one in chosen if one.kind == "training"):
-        network, task, seed = result.where
-        usual = {"protocol": "strict", "ties": "strict"}
-        how = [f"{name}: {result.settings[name]}" for name, value in usual.items() if result.settings[name] != value]
-        for row in _rows(result):
-            found.setdefault((network, task, *how), {})[seed] = row["split"]
-    for (network, *how), digests in sorted(found.items(), key=lambda item: _order(results, item[0])):
-        where = ", ".join([display_name(network), *how])
-        if len(set(digests.values())) == 1:
-            yield f"{where}: digest {code(next(iter(digests.values())))}"
-        else:
-            yield f"{where}: " + ", ".join(f"seed {seed} {code(digests[seed])}" for seed in sorted(digests))
+    found: dict[tuple[int, str, tuple[str, ...]], dict[int, str]] = {}
+    for one in (one for one in chosen if one.kind == "training"):
+        how = tuple(f"{name}: {one.settings[name]}" for name, value in _USUAL.items() if one.settings[name] != value)
+        place = results.networks.index(one.network), one.settings["task"], how
+        for row in one.value["rows"]:
+            found.setdefault(place, {})[one.settings["seed"]] = row["split"]
+    lines = []
+    for (number, task, how), digests in sorted(found.items()):
+        shown = f"digest {code(next(iter(digests.values())))}"
+        if len(set(digests.values())) > 1:
+            shown = ", ".join(f"seed {seed} {code(digests[seed])}" for seed in sorted(digests))
+        lines.append(f"{', '.join([display_name(results.networks[number]), task, *how])}: {shown}")
+    return lines
 
 
-def _order(results: Results, place: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
-    return results.networks.index(place[0]), place[1:]
-
-
-def _seeds(chosen: list[Result]) -> Iterator[str]:
+def _seeds(chosen: list[Result]) -> list[str]:
+    """By task; such as "0 to 4"."""
     found: dict[str, set[int]] = {}
-    for result in chosen:
-        if "seed" in result.settings:
-            found.setdefault(result.settings.get("task", ""), set()).add(result.settings["seed"])
+    for one in (one for one in chosen if "seed" in one.settings):
+        found.setdefault(one.settings.get("task", ""), set()).add(one.settings["seed"])
+    lines = []
     for task, seeds in sorted(found.items(), reverse=True):
-        yield f"{task} {_ranges(sorted(seeds))}".strip()
+        first, last = min(seeds), max(seeds)
+        in_a_row = len(seeds) > 2 and len(seeds) == last - first + 1
+        lines.append(f"{task} {f'{first} to {last}' if in_a_row else ', '.join(map(str, sorted(seeds)))}".strip())
+    return lines
 
 
-def _ranges(numbers: list[int]) -> str:
-    """Such as "0 to 4"."""
-    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
-        return f"{numbers[0]} to {numbers[-1]}"
-    return ", ".join(map(str, numbers))
+def _values(one: Result, column: str, setting: str) -> list[object]:
+    """The values of a column of the rows, or of a setting for measurements without rows."""
+    given = one.settings.get(setting, [])
+    rows = one.value["rows"] if one.kind == "training" else []
+    return [row[column] for row in rows] or ([given] if isinstance(given, str) else list(given))
 
 
-def _distinct(chosen: list[Result], column: str, setting: str) -> list[str]:
-    """The distinct values of a column of the rows, or of a setting for measurements without rows."""
-    found: dict[str, None] = {}
-    for result in chosen:
-        given = result.settings.get(setting, [])
-        values = [row[column] for row in _rows(result)] or ([given] if isinstance(given, str) else list(given))
-        found |= dict.fromkeys(map(str, values))
-    return [", ".join(found)] if found else []
+def _systems(one: Result) -> list[str]:
+    """The variants in its labels."""
+    return [variant.label for variant in VARIANTS if any(variant.label in label.split(", ") for label in one.labels)]
+
+
+def _training(systems: list[tuple[Result, str]]) -> list[str]:
+    """The systems that were trained with each kind of negatives."""
+    groups: dict[str, list[str]] = {}
+    for one, name in systems:
+        groups.setdefault(one.settings["config"].get("negatives", "random"), []).append(name)
+    return [f"{kind}: {', '.join(dict.fromkeys(names))}" for kind, names in sorted(groups.items(), reverse=True)]
 
 
 def _time(chosen: list[Result]) -> str:
@@ -114,7 +110,3 @@ def _time(chosen: list[Result]) -> str:
     total, middle = format_duration(sum(seconds)), format_duration(median(seconds))
     together = "; some may have run in parallel" if any(one.kind == "training" for one in chosen) else ""
     return f"{len(seconds):,} measurements, {total} in total, median {middle}{together}"
-
-
-def _versions(result: Result) -> str:
-    return ", ".join(f"{name} {version}" for name, version in result.versions.items())

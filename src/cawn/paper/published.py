@@ -6,6 +6,7 @@ Plots without printed numbers (sensitivity, complexity, tree, shapes) are descri
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
@@ -46,11 +47,30 @@ def display_name(network: str) -> str:
     return NAMES.get(network, network)
 
 
+def in_order(names: Iterable[str]) -> list[str]:
+    """Networks in the order of the tables: those of the paper first, the others by name."""
+    found = set(names)
+    return [name for name in NETWORKS if name in found] + sorted(found - set(NETWORKS))
+
+
 @cache
 def published() -> dict[str, Any]:
     """All numbers, as in published.json. Accuracies are lists of the two fields of `PaperValue`."""
     found: dict[str, Any] = json.loads((files("cawn.paper") / "published.json").read_text(encoding="utf-8"))
     return found
+
+
+@cache
+def _texts() -> dict[str, list[str]]:
+    """The paragraphs of texts.md by heading."""
+    text = (files("cawn.paper") / "texts.md").read_text(encoding="utf-8")
+    parts = (part.split("\n\n") for part in text.removeprefix("# ").split("\n\n# "))
+    return {name: [" ".join(paragraph.split()) for paragraph in some] for name, *some in parts}
+
+
+def paragraphs(name: str) -> list[str]:
+    """What the tables of an experiment mean, as Markdown."""
+    return list(_texts()[name])
 
 
 def paper_value(metric: Metric, network: str, method: str, test: str) -> PaperValue | None:

@@ -10,11 +10,12 @@ from typing import Any
 from cawn.data.datasets import CATALOG
 from cawn.learn.plots import INSTALL, can_draw, to_svg
 from cawn.paper import EXPERIMENTS
-from cawn.paper.experiments import Experiment, Section
-from cawn.paper.provenance import Fact, provenance
-from cawn.paper.published import NAMES
+from cawn.paper.experiments import Claim, Experiment, Section, Table
+from cawn.paper.provenance import provenance
+from cawn.paper.published import NAMES, paragraphs
+from cawn.paper.records import Records
 from cawn.paper.results import Results, refuse_damaged
-from cawn.paper.summary import summary
+from cawn.paper.tables import summary
 
 FOLDER = Path("paper")  # of results, if none is given
 MISSING_PLOTS = f"Plots are not drawn: they need matplotlib, {INSTALL}"
@@ -26,8 +27,13 @@ class Part:
 
     experiment: type[Experiment]
     section: Section
-    facts: list[Fact]
+    facts: dict[str, list[str]]  # how it was measured
     missing: dict[str, str]  # networks without results, and the command that measures each
+
+    @property
+    def text(self) -> list[str]:
+        """Paragraphs of Markdown: what the tables mean."""
+        return [text for name in self.experiment.texts for text in paragraphs(name)]
 
     def plot_names(self) -> list[str]:
         """Names of the plots, unique in the report."""
@@ -39,9 +45,10 @@ class Part:
         return {
             "title": self.experiment.title,
             "in the paper": not self.experiment.beyond,
-            "text": self.section.text,
+            "text": self.text,
             "tables": [asdict(table) for table in self.section.tables],
-            "measured": {fact.name: fact.values for fact in self.facts},
+            "claims": [claim._asdict() for claim in measured(self.section)],
+            "measured": self.facts,
             "missing": self.missing,
         }
 
@@ -56,11 +63,19 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-compatible values; without the plots."""
+        tables = [asdict(table) for table in self.summary.tables]
+        claims = [claim._asdict() for claim in measured(self.summary)]
         return {
-            "summary": {"text": self.summary.text, "tables": [asdict(table) for table in self.summary.tables]},
+            "summary": {"text": paragraphs("summary"), "tables": tables, "claims": claims},
             "experiments": {part.experiment.name: part.to_dict() for part in self.parts},
             "missing": self.missing,
         }
+
+    def claims(self) -> Table:
+        """The claims of all experiments."""
+        sections = {"": self.summary} | {part.experiment.name: part.section for part in self.parts}
+        rows = [[name, *claim] for name, section in sections.items() for claim in measured(section)]
+        return Table(["experiment", "claim", "network", "difference", "95 % interval", "verdict"], rows, "Claims")
 
     def plots(self, *, standalone: bool) -> dict[str, str]:
         """All plots as SVG, by name; none without matplotlib."""
@@ -76,18 +91,25 @@ class Report:
 def collect(results: Results) -> Report:
     """Compute the tables and plots of all results. Refuses results that cannot be compared."""
     parts, missing = [], {}
+    with refuse_damaged(results.folder, "of trainings"):
+        records = Records(results)
     for name, experiment in EXPERIMENTS.items():
         with refuse_damaged(results.folder, f"of {name}"):
-            if (section := experiment().show(results)) is None:
+            if (section := experiment().show(records)) is None:
                 missing[name] = experiment_command(name, folder=results.folder)
             else:
                 facts = provenance(results, section.used)
-                parts.append(Part(experiment, section, facts, missing_networks(results, name, section)))
+                parts.append(Part(experiment, section, facts, missing_networks(name, section, results.folder)))
     with refuse_damaged(results.folder, "of table2"):
-        return Report(summary(results), parts, missing)
+        return Report(summary(records), parts, missing)
 
 
-def missing_networks(results: Results, name: str, section: Section) -> dict[str, str]:
+def measured(section: Section) -> list[Claim]:
+    """The claims about which there are results."""
+    return [claim for claim in section.claims if claim.verdict != "not measured"]
+
+
+def missing_networks(name: str, section: Section, folder: Path) -> dict[str, str]:
     """The networks that an experiment measures by default but has no results for, with the commands to measure them."""
     used, experiment = {result.network for result in section.used}, EXPERIMENTS[name]
     networks = experiment.networks or tuple(NAMES)
@@ -95,7 +117,7 @@ def missing_networks(results: Results, name: str, section: Section) -> dict[str,
     for network in networks:
         if network not in used:
             datasets = ",".join(networks) if experiment.together else network
-            measure = experiment_command(name, ["--datasets", datasets], folder=results.folder)
+            measure = experiment_command(name, ["--datasets", datasets], folder=folder)
             commands[NAMES[network]] = f"{CATALOG[network].command} && {measure}"
     return commands
 

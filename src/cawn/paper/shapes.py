@@ -3,9 +3,10 @@ highest and lowest scores, and how often they occur with positive and negative l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +21,11 @@ from cawn.explain.link import walk_scorer
 from cawn.learn.metrics import mean_and_interval
 from cawn.learn.plots import COLOURS
 from cawn.learn.runs import load_system, read_run
-from cawn.paper import training
-from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
-from cawn.paper.measurements import Measurement, Task
+from cawn.paper.experiments import Claim, Experiment, Plot, Request, Section, Table, listing
+from cawn.paper.measurements import Measurement, Work, train_and_test, training
 from cawn.paper.published import display_name
-from cawn.paper.results import Cell, Result, Results, cell
+from cawn.paper.records import MODEL, Records
+from cawn.paper.results import Result
 from cawn.paper.variants import paper_config
 from cawn.studies.jobs import Send
 
@@ -56,51 +57,34 @@ class Shapes(Experiment):
             config = paper_config(request, network).with_(**given, pooling="mean", sides="joint", head="linear")
             for identity, label in _LABELS.items():
                 for seed in range(request.seeds):
-                    trained = training.training(
+                    trained = training(
                         network, config.with_(identity=identity), task="transductive", seed=seed, label=label
                     )
                     settings = {**trained.settings, "links": LINKS}
                     measurements.append(Measurement(network, "shapes", settings, trained.label))
         return measurements
 
-    def show(self, results: Results) -> Section | None:
-        section = Section(
-            [
-                "A model with mean pooling and a linear head, so that the logit of a pair is the mean score of its "
-                f"walks (M = {SETTINGS['num_walks']}, m = {SETTINGS['length']}), is trained once with the identities "
-                "of causal anonymous walks (CAWs) and once with those of anonymous walks (AWs). Shapes are counted on "
-                f"up to {LINKS:,} test links and as many random negatives. The score of a shape is the mean score of "
-                "its walks; a shape occurs with a pair if one of the pair's 2M walks has it. Shapes that occur with "
-                f"fewer than {100 * MIN_SHARE:g} % of the pairs are not listed. Coordinates are those of the paper: "
-                "(d_uw, d_vw) are the positions at which node w first appears in the walks from the source u and in "
-                "those from the destination v, ∞ if it does not appear.",
-                "The discriminatory power of CAWs, or of AWs, is the total variation distance between the "
-                "distributions of their shapes over the walks of positives and of negatives: 0 if the distributions "
-                "are equal, 1 if they have no shape in common. It is cross-validated over ten parts of the links.",
-                f"Paper (Wikipedia): the {SHOWN} highest-scored CAWs almost never occur with negative links, the "
-                f"{SHOWN} lowest-scored seldom with positive ones; the highest is {PRINTED}. AWs are highly mixed.",
-            ]
-        )
-        for network in results.networks:
-            caws, aws = (
-                sorted(results.labelled(label, network), key=lambda one: int(one.settings["seed"]))
-                for label in _LABELS.values()
-            )
-            if caws:
-                section.used.extend([*caws, *aws])
-                _show_network(section, display_name(network), caws, aws)
+    def show(self, records: Records) -> Section | None:
+        section = Section([])
+        for network in records.results.networks:
+            found = {kind: records.results.labelled(label, network) for kind, label in _LABELS.items()}
+            for results in found.values():
+                results.sort(key=lambda one: int(one.settings["seed"]))
+                section.used.extend(results)
+            if found["caw"]:
+                _show_network(section, records.where(network=network), network, found)
         return section if section.used else None
 
 
-# The measurement.
+# The measurement
 
 
-def measure(task: Task, send: Send) -> dict[str, Any]:
+def measure(work: Work, send: Send) -> dict[str, Any]:
     """Train a model and collect the shapes of its walks."""
-    found = training.measure(task, send)
-    run = read_run(task.folder)
-    scorer = walk_scorer(load_system(run, pick_device(task.device), task.threads).scorer(run.events))
-    links = links_of_run(task.folder, run.events, task.settings["links"])
+    found = train_and_test(work, send)
+    run = read_run(work.folder)
+    scorer = walk_scorer(load_system(run, pick_device(work.device), work.threads).scorer(run.events))
+    links = links_of_run(work.folder, run.events, work.settings["links"])
     groups = walk_groups(scorer, links)
     return found | shape_table(groups, len(links.src), scorer.config.length, 2 * scorer.config.num_walks)
 
@@ -227,36 +211,25 @@ def _shares(counts: Array) -> Array:
     return np.asarray(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
 
 
-# The report.
+# The report
 
 
-class Claim(NamedTuple):
-    """A claim of the paper, and whether the results confirm it."""
-
-    text: str
-    confirmed: bool
-
-    def __str__(self) -> str:
-        return f"{self.text}: **{'confirmed' if self.confirmed else 'not confirmed'}**."
-
-
-def _show_network(section: Section, name: str, caws: list[Result], aws: list[Result]) -> None:
+def _show_network(section: Section, records: Records, network: str, results: dict[str, list[Result]]) -> None:
     """The tables, plots and claims of one network; shapes are those of the first seed."""
-    first = caws[0].value
-    highest, lowest = extremes(first["shapes"])
-    claims = caw_claims(highest, lowest)
-    section.tables.append(_table([*highest, *lowest], f"{name}: the highest- and lowest-scored CAWs", _rare(first)))
-    section.plots.append(Plot(f"{name}: CAWs", _bars([*highest, *lowest]), (8.0, 3.4)))
-    if aws:
-        rows = aws[0].value["shapes"]
+    name, first = display_name(network), results["caw"][0].value
+    rows = [row for some in extremes(first["shapes"]) for row in some]
+    note = f"Number of shapes frequent enough to be ranked: {first['ranked']:,}; rarer ones: {first['rare']:,}."
+    section.tables.append(_table(f"{name}: the highest- and lowest-scored CAWs", rows, note))
+    section.plots.append(Plot(f"{name}: CAWs", partial(_draw, rows), (8.0, 3.4)))
+    section.claims.extend([*caw_claims(network, first["shapes"]), printed_claim(network, first)])
+    if results["aw"]:
+        rows = results["aw"][0].value["shapes"]
         steps = max((row["steps"] for row in rows), default=0)
         complete = sum(row["steps"] == steps for row in rows)
         note = f"{complete} shapes have {steps} steps (paper, Wikipedia: 4); the others end for lack of earlier links."
-        section.tables.append(_table(rows, f"{name}: all AWs", note))
-        section.plots.append(Plot(f"{name}: AWs", _bars(rows), (8.0, 3.0)))
-        section.tables.append(_power_table(name, caws, aws))
-        claims.append(power_claim(_power(caws), _power(aws)))
-    section.text.append(f"**{name}.** {' '.join([*map(str, claims), _printed(first)])}")
+        section.tables.extend([_table(f"{name}: all AWs", rows, note), _power_table(name, records, results)])
+        section.plots.append(Plot(f"{name}: AWs", partial(_draw, rows), (8.0, 3.0)))
+        section.claims.append(power_claim(network, *map(power, results.values())))
 
 
 def extremes(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -270,33 +243,39 @@ def positive_share(row: dict[str, Any]) -> float:
     return float(row["with_positives"] / (row["with_positives"] + row["with_negatives"]))
 
 
-def caw_claims(highest: list[dict[str, Any]], lowest: list[dict[str, Any]]) -> list[Claim]:
-    """The claims about the highest- and the lowest-scored shapes."""
+def caw_claims(name: str, rows: list[dict[str, Any]]) -> list[Claim]:
+    """Those about the highest- and the lowest-scored shapes; for each, the largest share is decisive."""
+    highest, lowest = ([positive_share(row) for row in some] for some in extremes(rows))
     if not highest:
         return []
-    most = max(1 - positive_share(row) for row in highest)
-    least = max(positive_share(row) for row in lowest)
+    negatives, positives, of = 1 - min(highest), max(lowest), f"of the pairs with one of the {len(highest)}"
+    texts = [
+        f"{of} highest-scored shapes, at most {100 * _NEVER:g} % are negatives",
+        f"{of} lowest-scored shapes, at most {100 * _SELDOM:g} % are positives",
+    ]
     return [
-        Claim(
-            f"Of the pairs with one of the {len(highest)} highest-scored shapes, at most {100 * most:.1f} % per shape "
-            f"are negatives (“almost never” is taken as at most {100 * _NEVER:g} %)",
-            most <= _NEVER,
-        ),
-        Claim(
-            f"Of the pairs with one of the {len(lowest)} lowest-scored shapes, at most {100 * least:.1f} % per shape "
-            f"are positives (“seldom” is taken as at most {100 * _SELDOM:g} %)",
-            least <= _SELDOM,
-        ),
+        Claim.that(texts[0], name, negatives <= _NEVER, f"{100 * negatives:.1f} %"),
+        Claim.that(texts[1], name, positives <= _SELDOM, f"{100 * positives:.1f} %"),
     ]
 
 
-def power_claim(caw: tuple[float, float], aw: tuple[float, float]) -> Claim:
-    """The claim that CAWs separate positives from negatives better than AWs: their intervals do not overlap."""
+def power_claim(name: str, caw: tuple[float, float], aw: tuple[float, float]) -> Claim:
+    """That CAWs separate positives from negatives better than AWs: their intervals do not overlap."""
     text = f"CAWs have more discriminatory power than AWs ({caw[0]:.3f} against {aw[0]:.3f})"
-    return Claim(text, caw[0] - caw[1] > aw[0] + aw[1])
+    return Claim.that(text, name, caw[0] - caw[1] > aw[0] + aw[1], f"{caw[0] - aw[0]:+.3f}")
 
 
-def _power(results: list[Result]) -> tuple[float, float]:
+def printed_claim(name: str, value: dict[str, Any]) -> Claim:
+    """That the shape that the paper prints has the highest score."""
+    row, found = value["printed"], "too rare to be ranked"
+    if row is not None:
+        share = 100 * positive_share(row)
+        found = f"rank {row['rank']} of {value['ranked']}, score {row['score']:+.2f}, {share:.1f} % positives"
+    text = f"the shape with the highest score is the paper's, {PRINTED}"
+    return Claim.that(text, name, row is not None and row["rank"] == 1, found)
+
+
+def power(results: list[Result]) -> tuple[float, float]:
     """Discriminatory power and half the width of its interval: over seeds, or over the folds of a single one."""
     values = [one.value["power"] for one in results]
     if len(values) == 1:
@@ -304,52 +283,26 @@ def _power(results: list[Result]) -> tuple[float, float]:
     return mean_and_interval([value for value, _ in values])
 
 
-def _printed(value: dict[str, Any]) -> str:
-    """The rank of the shape that the paper prints."""
-    row = value["printed"]
-    if row is None:
-        return f"The paper's highest-scored shape {PRINTED} is too rare to be ranked."
-    return (
-        f"The paper's highest-scored shape {PRINTED} has rank {row['rank']} of {value['ranked']}, score "
-        f"{row['score']:+.2f}; {100 * positive_share(row):.1f} % of the pairs with it are positives."
-    )
+_COLUMNS = {
+    "shape": "{shape}",
+    "score of a walk": "{score:+.2f}",
+    "with positives": "{with_positives:.2%}",
+    "with negatives": "{with_negatives:.2%}",
+    "positives among these pairs": "{share:.1%}",
+}
 
 
-def _rare(value: dict[str, Any]) -> str:
-    return f"Number of shapes frequent enough to be ranked: {value['ranked']:,}; rarer ones: {value['rare']:,}."
+def _table(title: str, rows: list[dict[str, Any]], note: str) -> Table:
+    words = {"in words": "{meaning}"} if any(row["meaning"] for row in rows) else {}
+    return listing(title, _COLUMNS | words, [row | {"share": positive_share(row)} for row in rows], note)
 
 
-def _table(rows: list[dict[str, Any]], title: str, note: str) -> Table:
-    headings = [
-        "shape",
-        "score of a walk",
-        "with positives",
-        "with negatives",
-        "positives among these pairs",
-        "in words",
-    ]
-    if not any(row["meaning"] for row in rows):
-        headings = headings[:-1]
-    lines = [
-        [
-            row["shape"],
-            f"{row['score']:+.2f}",
-            f"{100 * row['with_positives']:.2f} %",
-            f"{100 * row['with_negatives']:.2f} %",
-            f"{100 * positive_share(row):.1f} %",
-            row["meaning"],
-        ][: len(headings)]
-        for row in rows
-    ]
-    return Table(headings, lines, title, note)
-
-
-def _power_table(name: str, caws: list[Result], aws: list[Result]) -> Table:
+def _power_table(name: str, records: Records, results: dict[str, list[Result]]) -> Table:
+    tested = records.where(metric="auc", scorer=MODEL, label=tuple(_LABELS.values())).pivot("label")
     rows = []
-    for kind, results in (("CAW", caws), ("AW", aws)):
-        power, half = _power(results)
-        auc = cell(results, "auc", links="all", negatives="random", clock="strict")
-        rows.append([kind, str(Cell(power, half, len(results))), "" if auc is None else str(auc), str(len(results))])
+    for kind, some in results.items():
+        mean, half = power(some)
+        rows.append([kind.upper(), f"{mean:.2f} ± {half:.2f}", str(tested[(_LABELS[kind],)]), str(len(some))])
     headings = ["identities", "discriminatory power", "AUC of the model, %", "seeds"]
     note = (
         "Intervals are over seeds; for a single seed, that of the discriminatory power is over the ten parts of the "
@@ -358,20 +311,13 @@ def _power_table(name: str, caws: list[Result], aws: list[Result]) -> Table:
     return Table(headings, rows, f"{name}: discriminatory power", note)
 
 
-def _bars(rows: list[dict[str, Any]]) -> Callable[[Any], None]:
+def _draw(rows: list[dict[str, Any]], figure: Any) -> None:
     """Paired bars: the positives and the negatives among the pairs with a walk of each shape."""
-
-    def draw(figure: Any) -> None:
-        axis = figure.subplots()
-        places, shares = np.arange(len(rows)), np.array([100 * positive_share(row) for row in rows])
-        for shift, kind, values, colour in (
-            (-0.19, "positives", shares, COLOURS[0]),
-            (0.19, "negatives", 100 - shares, COLOURS[1]),
-        ):
-            axis.bar(places + shift, values, 0.36, color=colour, label=kind)
-        labels = [f"{row['score']:+.2f}\n" + row["shape"].replace(" → ", "\n→ ") for row in rows]
-        axis.set_xticks(places, labels, fontsize=7)
-        axis.set_ylabel("% of the pairs with the shape")
-        figure.legend(loc="outside upper right", ncols=2)
-
-    return draw
+    axis = figure.subplots()
+    places, shares = np.arange(len(rows)), np.array([100 * positive_share(row) for row in rows])
+    axis.bar(places - 0.19, shares, 0.36, color=COLOURS[0], label="positives")
+    axis.bar(places + 0.19, 100 - shares, 0.36, color=COLOURS[1], label="negatives")
+    labels = [f"{row['score']:+.2f}\n" + row["shape"].replace(" → ", "\n→ ") for row in rows]
+    axis.set_xticks(places, labels, fontsize=7)
+    axis.set_ylabel("% of the pairs with the shape")
+    figure.legend(loc="outside upper right", ncols=2)

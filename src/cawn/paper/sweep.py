@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from cawn.data.events import Events
-from cawn.devices import pick_device
 from cawn.errors import DataError, QueryError
 from cawn.files import FolderInUseError, make_folder
 from cawn.learn.arguments import check_writable
@@ -20,8 +18,8 @@ from cawn.learn.run_info import current_versions
 from cawn.learn.runs import digest_of_links
 from cawn.learn.shared_links import share_links
 from cawn.paper.experiments import Experiment, Request
-from cawn.paper.measurements import Measurement, Task, measure
-from cawn.paper.results import Result, Results, refuse_damaged
+from cawn.paper.measurements import Measurement, Work, measure
+from cawn.paper.results import Result
 from cawn.studies.jobs import Job, Outcome, threads_of_each
 from cawn.studies.study import Claims, Display, Study
 from cawn.studies.tables import device_name
@@ -29,140 +27,101 @@ from cawn.studies.tables import device_name
 WORK = "unfinished"  # folder of measurements that were interrupted
 
 
+def sweep(experiment: Experiment, request: Request, command: str) -> list[str]:
+    """Make the measurements of an experiment; returns a line for each that failed, with the reason."""
+    folder = request.results.folder
+    check_writable(folder)
+    make_folder(folder)
+    with Claims(folder) as claims:
+        if experiment.alone and not claims.take(experiment.name):
+            raise FolderInUseError(f"{folder}: another process makes {experiment.name}; wait until it ends")
+        made = Sweep(experiment.name, request, command, min(request.jobs, 1) if experiment.alone else request.jobs)
+        return experiment.make(request, made.run, made.save)
+
+
 @dataclass
 class Sweep:
     """The measurements of one experiment."""
 
-    experiment: Experiment
-    networks: Mapping[str, Events]
-    folder: Path
-    seeds: int
+    name: str
+    request: Request
     command: str
-    device: str = "auto"
-    jobs: int = 0
-    threads: int | None = None
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    systems: tuple[str, ...] | None = None
-    trials: int | None = None
-    quiet: bool = False
+    jobs: int
+    _failed: list[str] = field(default_factory=list)
+    _labels: dict[str, list[str]] = field(default_factory=dict)  # by key; some measurements are planned twice
 
-    def run(self) -> list[str]:
-        """Make the measurements; returns a line for each that failed, with the reason."""
-        check_writable(self.folder)
-        make_folder(self.folder)
-        with Claims(self.folder) as claims:
-            alone = self.experiment.alone or not self.experiment.shared
-            if alone and not claims.take(self.experiment.name):
-                name = self.experiment.name
-                raise FolderInUseError(f"{self.folder}: another process makes {name}; wait until it ends")
-            return self._run()
-
-    def _run(self) -> list[str]:
-        self._device = str(pick_device(self.device))
-        self._digests = {name: digest_of_links(events) for name, events in self.networks.items()}
-        self._failed: list[str] = []
-        self._first: dict[str, Measurement] = {}  # by key; some measurements are planned twice
-        self._labels: dict[str, list[str]] = {}  # of the others
-        if self.experiment.alone:
-            self.jobs = min(self.jobs, 1)
-        self._threads = threads_of_each(self.jobs, self.threads)
-        self._results = Results.read(self.folder)
-        self._check_links()
-        request = Request(
-            self.networks, self.seeds, self._results, self.changes, self.systems, self.trials, self._device
-        )
-        with refuse_damaged(self.folder, "of earlier sweeps"):
-            planned = self.experiment.plan(request)
-        total = len(set(map(self._key, planned))) if isinstance(planned, list) else self.experiment.total(request)
-        display = Display(self.experiment.name, total, "measurement", quiet=self.quiet)
-        again = "run the same command again to continue"
-        with TemporaryDirectory(prefix="cawn-") as self._temporary, display:
-            study = Study[Measurement](self.folder, display, self.jobs, self._threads, again)
-            study.run(self._distinct(planned), self._job, self._ended, self._reported)
-        with suppress(OSError):  # it contains what failed or was interrupted
-            (self.folder / WORK).rmdir()
-        return self._failed
-
-    def _key(self, measurement: Measurement) -> str:
-        return measurement.key(self._digests)
-
-    def _check_links(self) -> None:
-        """Refuse results of another version of a network, and files that would be overwritten."""
+    def __post_init__(self) -> None:
+        self._folder, self._results = self.request.results.folder, self.request.results
+        self._threads = threads_of_each(self.jobs, self.request.threads)
+        self._digests = {name: digest_of_links(events) for name, events in self.request.networks.items()}
         for name, digest in self._digests.items():
             self._results.check_writable(name)
             known = self._results.about.get(name, {}).get("digest", digest)
             if known != digest:
-                raise QueryError(f"{self.folder}: has results for a different version of {name}; give another folder")
+                raise QueryError(f"{self._folder}: has results for a different version of {name}; give another folder")
 
-    def _distinct(self, planned: Iterable[Measurement]) -> Iterator[tuple[str, Measurement]]:
-        """The measurements by their keys; of those that are planned twice, the first."""
-        for measurement in planned:
-            key = self._key(measurement)
-            if self._first.setdefault(key, measurement) is measurement:
-                yield key, measurement
-            elif (result := self._results.get(measurement.network, key)) is not None:
-                self._results.use(result, measurement.label)
-                self.experiment.ended(measurement, result)
-            else:
-                self._labels.setdefault(key, []).append(measurement.label)
-                self.experiment.ended(measurement, None)
+    def run(self, planned: list[Measurement]) -> list[str]:
+        """Make those that have no result; see `sweep`."""
+        parts: dict[str, Measurement] = {}
+        for one in planned:
+            parts.setdefault(self._key(one), one)
+            self._labels.setdefault(self._key(one), []).append(one.label)
+        display = Display(self.name, len(parts), "measurement", quiet=self.request.quiet)
+        with TemporaryDirectory(prefix="cawn-") as self._temporary, display:
+            again = "run the same command again to continue"
+            study = Study[Measurement](self._folder, display, self.jobs, self._threads, again)
+            study.run(parts.items(), self._job, self._ended, _share)
+        with suppress(OSError):  # it contains what failed or was interrupted
+            (self._folder / WORK).rmdir()
+        return self._failed
+
+    def save(self, measurement: Measurement, value: Any, seconds: float) -> None:
+        """Add a result."""
+        key, network = self._key(measurement), measurement.network
+        result = Result(
+            key=key,
+            network=network,
+            kind=measurement.kind,
+            settings=dict(measurement.settings),
+            labels=list(dict.fromkeys(self._labels.get(key, [measurement.label]))),
+            value=value,
+            seconds=round(seconds, 1),
+            command=self.command,
+            versions=current_versions(),
+            device=device_name(self.request.device),
+            links=self._digests[network],
+        )
+        events = self.request.networks[network]
+        about = {"digest": self._digests[network], "links": len(events), "nodes": events.num_nodes}
+        self._results.add(result, about)
+
+    def _key(self, measurement: Measurement) -> str:
+        return measurement.key(self._digests)
 
     def _job(self, measurement: Measurement) -> Job | None:
         """The job of a measurement; None if there is a result."""
         key = self._key(measurement)
         self._results.refresh(measurement.network)
         if (result := self._results.get(measurement.network, key)) is not None:
-            for label in (measurement.label, *self._labels.pop(key, [])):
-                self._results.use(result, label)
-            self.experiment.ended(measurement, result)
+            self._results.use(result, list(dict.fromkeys(self._labels[key])))
             return None
-        links = {name: share_links(self._temporary, name, self.networks[name]) for name in measurement.networks}
-        task = Task(
-            measurement.network,
-            dict(measurement.settings),
-            links,
-            self._device,
-            self._threads,
-            (self.folder / WORK / key).absolute(),
-        )
-        return Job(
-            str(measurement), measure, (measurement.kind, task), errors=task.folder.with_name(f"{key}.error.txt")
-        )
-
-    def _reported(self, measurement: Measurement, value: Any, stop: Callable[[], object]) -> float | None:
-        self.experiment.reported(measurement, value, stop)
-        share: float | None = value.get("done")
-        return share
+        links = {name: share_links(self._temporary, name, self.request.networks[name]) for name in measurement.networks}
+        folder = (self._folder / WORK / key).absolute()
+        work = Work(measurement.network, dict(measurement.settings), links, self.request.device, self._threads, folder)
+        errors = folder.with_name(f"{key}.error.txt")
+        return Job(str(measurement), measure, (measurement.kind, work), errors=errors)
 
     def _ended(self, measurement: Measurement, outcome: Outcome) -> str:
-        key, value = self._key(measurement), outcome.value
-        if outcome.stopped:
-            value = self.experiment.stopped(measurement)
-        elif outcome.failure is not None:
+        if outcome.failure is not None:
             self._failed.append(f"{measurement}: {outcome.failure}")
-            self.experiment.ended(measurement, None)
             return self._failed[-1]
-        result = Result(
-            key=key,
-            network=measurement.network,
-            kind=measurement.kind,
-            settings=dict(measurement.settings),
-            labels=list(dict.fromkeys([measurement.label, *self._labels.pop(key, [])])),
-            value=value,
-            seconds=round(outcome.seconds, 1),
-            command=self.command,
-            versions=current_versions(),
-            device=device_name(self._device),
-            links=self._digests[measurement.network],
-        )
-        self._results.add(result, self._about(measurement.network))
-        shutil.rmtree(self.folder / WORK / key, ignore_errors=True)
-        self.experiment.ended(measurement, result)
+        self.save(measurement, outcome.value, outcome.seconds)
+        shutil.rmtree(self._folder / WORK / self._key(measurement), ignore_errors=True)
         return f"{measurement}: {format_duration(outcome.seconds)}"
 
-    def _about(self, network: str) -> dict[str, Any]:
-        events = self.networks[network]
-        return {"digest": self._digests[network], "links": len(events), "nodes": events.num_nodes}
+
+def _share(measurement: Measurement, value: dict[str, float], stop: Callable[[], object]) -> float | None:
+    return value.get("done")
 
 
 def load_networks(names: Sequence[str] | None, default: tuple[str, ...] | None) -> dict[str, Events]:
@@ -171,10 +130,8 @@ def load_networks(names: Sequence[str] | None, default: tuple[str, ...] | None) 
 
     if names is not None:
         return {name: datasets.load(name) for name in names}
-    found = {}
-    for name in default or tuple(datasets.CATALOG):
-        if datasets.where(name) is not None:
-            found[name] = datasets.load(name)
+    known = default or tuple(datasets.CATALOG)
+    found = {name: datasets.load(name) for name in known if datasets.where(name) is not None}
     if not found:
         raise DataError("no dataset is available locally: download one with 'cawn datasets download NAME'")
     return found
