@@ -125,7 +125,7 @@ def test_runs_with_other_settings_are_left_out() -> None:
     runs += [trained(f"other {i}", row(0.9), config=config) for i, config in enumerate(others)]
     found = records(*runs)
     assert first_run(found, "base") is runs[0]
-    assert comparable(found, "base", ()).runs == [runs[0]]
-    assert comparable(found, "base", ("num_walks",)).runs == [runs[0], runs[2]]
-    assert comparable(found, "missing", ()).runs == []
+    assert comparable(found, "base", lambda _: ()).runs == [runs[0]]
+    assert comparable(found, "base", lambda _: ("num_walks",)).runs == [runs[0], runs[2]]
+    assert comparable(found, "missing", lambda _: ()).runs == []
     assert main_settings(runs[0]) == "M = 64, m = 2, alpha = 1e-06, learning rate = 0.001"

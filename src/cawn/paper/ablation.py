@@ -11,7 +11,8 @@ from cawn.learn.plots import INK
 from cawn.paper.experiments import Claim, Experiment, Plot, Request, Section, Table, titled
 from cawn.paper.measurements import KINDS_OF_NEGATIVES, Measurement, inductive, training
 from cawn.paper.published import NETWORKS, PaperValue, display_name, paper_value, published
-from cawn.paper.records import MODEL, Records, Seeds, comparable, first_run, main_settings
+from cawn.paper.records import MODEL, Record, Records, Seeds, comparable, first_run, main_settings
+from cawn.paper.results import Result
 from cawn.paper.variants import BY_NAME, paper_config, settings_of
 
 ORIGINAL = "original"
@@ -101,16 +102,15 @@ class Ablated:
 
     def __init__(self, records: Records, preset: str) -> None:
         self.title, self.rows = BY_NAME[preset].label, list(ROWS[preset])
-        labels, kept = {name: f"ablation, {preset}, {name}" for name in self.rows}, []
-        full = {name: first_run(records.where(network=name), labels[ORIGINAL]) for name in records.networks}
-        self.networks = [network for network, run in full.items() if run is not None]
-        self.settings = "; ".join(f"{display_name(name)}: {main_settings(run)}" for name, run in full.items() if run)
-        for network in self.networks:
+        start, kept, full = f"ablation, {preset}, ", list[Record](), dict[str, Result]()
+        for network in records.networks:
             own = records.where(network=network)
-            for name, changes in ROWS[preset].items():
-                some = comparable(own.where(label=(labels[name], labels[ORIGINAL])), labels[ORIGINAL], changes)
-                kept += [record._replace(label=name) for record in some if record.label == labels[name]]
-        found = Records(records.results, kept)
+            own = Records(own.results, [record._replace(label=record.label.removeprefix(start)) for record in own])
+            if (first := first_run(own, ORIGINAL)) is not None:
+                full[network] = first
+                kept += comparable(own, ORIGINAL, lambda record: ROWS[preset].get(record.label, {}))
+        self.networks, found = list(full), Records(records.results, kept)
+        self.settings = "; ".join(f"{display_name(name)}: {main_settings(run)}" for name, run in full.items())
         self.used = found.runs
         tested = found.where(links="all", clock="strict", scorer=MODEL)
         self._pivot = tested.pivot("network", "label", "metric", "negatives")
@@ -129,7 +129,7 @@ class Ablated:
     def claims(self) -> list[Claim]:
         pairs = [(text, name, self.gain(name, *rows)) for text, rows in CLAIMS.items() for name in self.networks]
         claims = [Claim.of(*pair) for pair in pairs]
-        claims += [claim for network in self.networks if network in _paper()[0] for claim in self._order(network)]
+        claims += [claim for network in self.networks if _paper(network) for claim in self._order(network)]
         claims.append(self._attributes())
         for how in (AS_IN_PAPER, HISTORICAL) if len(self.rows) > len(PAPER_ROWS) else ():
             claims += [
@@ -140,7 +140,7 @@ class Ablated:
 
     def _order(self, network: str) -> list[Claim]:
         """Whether AUC ranks the rows as in the paper, and the pairs of rows that it ranks the other way."""
-        paper = {name: PaperValue(*row[network]) for name, row in zip(PAPER_ROWS, _paper(), strict=True)}
+        paper = _paper(network)
         pairs = combinations(sorted(PAPER_ROWS, key=lambda name: -paper[name].mean), 2)
         gains = {pair: gain for pair in pairs if (gain := self.gain(network, *pair))}
         verdicts = [gain.verdict for gain in gains.values()]
@@ -171,14 +171,14 @@ class Ablated:
 
     def tables(self) -> list[Table]:
         tables = [self._table(how) for how in (AS_IN_PAPER, POOLED, HISTORICAL)]
-        return (
-            [*tables, self._worth(AS_IN_PAPER), self._worth(HISTORICAL)] if len(self.rows) > len(PAPER_ROWS) else tables
-        )
+        if len(self.rows) > len(PAPER_ROWS):
+            tables += [self._worth(how) for how in (AS_IN_PAPER, HISTORICAL)]
+        return tables
 
     def _table(self, how: Evaluation) -> Table:
         """AUC, and its difference from the full model; the paper's values below ours if the evaluation is the same."""
-        paper = [name for name in NETWORKS if name in _paper()[0] and name not in self.networks]
-        shown = [*self.networks, *(paper if how is AS_IN_PAPER else [])]
+        others = [name for name in NETWORKS if _paper(name) and name not in self.networks]
+        shown = [*self.networks, *(others if how is AS_IN_PAPER else [])]
         rows = [[name, *(text for network in shown for text in self._cells(network, name, how))] for name in self.rows]
         headings = [text for network in shown for text in (display_name(network), "difference")]
         note = "In parentheses: the paper." if how is AS_IN_PAPER else ""
@@ -186,11 +186,10 @@ class Ablated:
 
     def _cells(self, network: str, row: str, how: Evaluation) -> list[str]:
         difference = "" if row == ORIGINAL else self.gain(network, row, ORIGINAL, how).signed
-        texts = [str(self.auc(network, row, how)), difference]
-        if how is AS_IN_PAPER and row in PAPER_ROWS and network in _paper()[0]:
-            full, paper = (PaperValue(*_paper()[number][network]) for number in (0, list(PAPER_ROWS).index(row)))
-            texts[0] += f"<br>({paper})"
-            texts[1] += "" if row == ORIGINAL else f"<br>({paper.mean - full.mean:+.2f})"
+        texts, paper = [str(self.auc(network, row, how)), difference], _paper(network)
+        if how is AS_IN_PAPER and row in paper:
+            texts[0] += f"<br>({paper[row]})"
+            texts[1] += "" if row == ORIGINAL else f"<br>({paper[row].mean - paper[ORIGINAL].mean:+.2f})"
         return texts
 
     def _worth(self, how: Evaluation) -> Table:
@@ -216,9 +215,10 @@ def _draw(one: Ablated, figure: Any) -> None:
     axes[0].set_ylim(len(rows) - 0.5, -0.5)
 
 
-def _paper() -> list[dict[str, list[float]]]:
-    """The rows of Table 3: AUC and half the width of its interval, by network."""
-    return list(published()["ablation"].values())
+def _paper(network: str) -> dict[str, PaperValue]:
+    """The column of Table 3, by row; empty for networks that it does not have."""
+    rows = zip(PAPER_ROWS, published()["ablation"].values(), strict=True)
+    return {name: PaperValue(*values[network]) for name, values in rows if network in values}
 
 
 # The authors' code

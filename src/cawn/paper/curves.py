@@ -27,7 +27,7 @@ AS_IN_PAPER = {"metric": "auc_batch30", "scorer": "", "links": "all", "negatives
 def read_curve(records: Records, setting: str, base: str, x: Callable[[Result], float]) -> Curve:
     """The runs that differ from the base run in one setting only; the place of each value is the mean over its runs."""
     groups: dict[str, Records] = {}
-    for record in comparable(records.where(**AS_IN_PAPER), base, (setting,)):
+    for record in comparable(records.where(**AS_IN_PAPER), base, lambda _: (setting,)):
         value = json.dumps(record.run.settings["config"][setting])
         groups.setdefault(value, Records(records.results, [])).append(record)
     found = {fmean(map(x, group.runs)): group.seeds() for group in groups.values()}
@@ -87,7 +87,7 @@ class Sensitivity(Experiment):
             own = found.where(network=network)
             if (best := first_run(own, BEST)) is not None:
                 curves = {symbol: read_curve(own, setting, BEST, x) for symbol, (setting, x) in AXES.items()}
-                tau = tau_of(comparable(own, BEST, ("alpha",)).runs)
+                tau = tau_of(comparable(own, BEST, lambda _: ("alpha",)).runs)
                 section.claims.extend(_claims(network, curves, tau))
                 section.tables.extend(_table(network, symbol, curve, tau) for symbol, curve in curves.items())
                 title = f"Sensitivity on {display_name(network)} ({main_settings(best)})"

@@ -3,7 +3,7 @@ intervals, and differences paired by seed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -190,7 +190,7 @@ def first_run(records: Records, label: str) -> Result | None:
     return min(found, key=lambda record: record.seed).run if found else None
 
 
-def comparable(records: Records, base: str, changed: Collection[str]) -> Records:
+def comparable(records: Records, base: str, changed: Callable[[Record], Collection[str]]) -> Records:
     """The records of runs whose settings equal those of the first run with the label `base`, except for the changed.
 
     Other runs are left from earlier sweeps, for example with the settings of an earlier grid search.
@@ -198,12 +198,11 @@ def comparable(records: Records, base: str, changed: Collection[str]) -> Records
     first = first_run(records, base)
     config = {} if first is None else first.settings["config"]
 
-    def same(run: Result) -> bool:
-        other = run.settings["config"]
-        return all(other.get(name) == config.get(name) for name in {*config, *other} - set(changed))
+    def same(record: Record) -> bool:
+        other = record.run.settings["config"]
+        return all(other.get(name) == config.get(name) for name in {*config, *other} - set(changed(record)))
 
-    kept = {id(run) for run in records.runs if first is not None and same(run)}
-    return Records(records.results, [record for record in records if id(record.run) in kept])
+    return Records(records.results, [record for record in records if first is not None and same(record)])
 
 
 def main_settings(run: Result) -> str:
