@@ -16,8 +16,8 @@ from cawn.paper.experiments import Table
 from cawn.paper.pages import part_markdown, summary_markdown, table_markdown
 from cawn.paper.published import CAWN, NETWORKS, TESTS, PaperValue, display_name, paper_value
 from cawn.paper.records import MODEL, Records, Seeds
-from cawn.paper.report import FOLDER, Report, collect, experiment_command
-from cawn.paper.results import Results
+from cawn.paper.report import FOLDER, PaperReport, collect, experiment_command
+from cawn.paper.results import ResultStore
 from cawn.paper.tables import OURS, accuracies
 
 ROOT = Path(__file__).parents[1]
@@ -26,9 +26,9 @@ RESULTS = ROOT / "docs" / "results"
 MARKED = re.compile(r"<!-- paper:([\w-]+) -->.*?<!-- end -->", re.DOTALL)
 
 
-def parts_of(folder: Path) -> tuple[Report, dict[str, str]]:
+def parts_of(folder: Path) -> tuple[PaperReport, dict[str, str]]:
     """The report, and the Markdown of all that has results, by the name in the marker."""
-    results = Results.read(folder)
+    results = ResultStore.read(folder)
     results.folder = FOLDER  # the commands on the page are for the reader's own folder
     report = collect(results)
     found = {}
@@ -67,7 +67,7 @@ def beside_counting(records: Records) -> Table | None:
     Only over the seeds that both systems have, if both were measured.
     """
     found = records.labelled(OURS[0], "rates").where(clock="strict", scorer=(MODEL, "recency"), metric=("auc", "ap"))
-    pivot, rows = found.pivot("label", "scorer", "metric", "negatives", "network", "task", "links"), []
+    pivot, rows = found.by("label", "scorer", "metric", "negatives", "network", "task", "links"), []
     for network in found.networks:
         for test, place in TESTS.items():
             ours, counting = (pivot[label, MODEL, "auc", "random", network, *place] for label in (OURS[0], "rates"))

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from cawn.paper.results import Result, Results
+from cawn.paper.results import Result, ResultStore
 
 
 def row(ap: float, links: str = "all", negatives: str = "random", clock: str = "strict", **more: Any) -> dict[str, Any]:
@@ -48,9 +48,9 @@ def searched(network: str = "uci", **best: Any) -> Result:
     )
 
 
-def gather(*results: Result) -> Results:
+def gather(*results: Result) -> ResultStore:
     """Results that are not in any folder."""
-    found = Results(Path("none"))
+    found = ResultStore(Path("none"))
     for one in results:
         found.found.setdefault(one.network, {})[one.key] = one
     return found

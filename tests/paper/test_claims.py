@@ -9,7 +9,7 @@ from cawn.paper.ablation import ADDITIONS, ORIGINAL, PAPER_ROWS, ROWS, Ablation
 from cawn.paper.clocks import Clocks
 from cawn.paper.complexity import Complexity
 from cawn.paper.curves import BEST, FIRST, INDEPENDENT, Sensitivity, Tree
-from cawn.paper.experiments import Claim, Experiment
+from cawn.paper.experiments import Experiment, Finding
 from cawn.paper.networks import Networks
 from cawn.paper.published import published
 from cawn.paper.records import Records
@@ -26,7 +26,7 @@ PAPER = {
 }
 
 
-def claims(experiment: Experiment, *results: Result) -> dict[str, Claim]:
+def claims(experiment: Experiment, *results: Result) -> dict[str, Finding]:
     section = experiment.show(Records(gather(*results)))
     assert section is not None
     return {claim.claim: claim for claim in section.claims}
@@ -75,7 +75,7 @@ def test_one_pair_in_the_other_order() -> None:
 
 
 def test_parts_matter_more_without_attributes() -> None:
-    def claim(wikipedia: float, uci: float) -> Claim:
+    def claim(wikipedia: float, uci: float) -> Finding:
         rows = dict(zip(PAPER_ROWS, (0.95, 0.9, 0.9, 0.9, 0.9), strict=False))
         lost = [
             ablated(rows | {"remove f1 and f2": 0.9 - 4 * more}, network=network)
@@ -140,7 +140,7 @@ def test_the_best_length(lengths: tuple[float, ...], verdict: str) -> None:
     assert claim.verdict == verdict
 
 
-def trees(losses: dict[int, float]) -> dict[str, Claim]:
+def trees(losses: dict[int, float]) -> dict[str, Finding]:
     found = []
     for number, (k, loss) in enumerate(losses.items()):
         config = {"tree": [k, 64 // k] if k < 64 else [], "num_walks": 64, "length": 2, "alpha": 1e-6, "lr": 0.001}

@@ -19,7 +19,7 @@ from cawn.paper import EXPERIMENTS
 from cawn.paper.experiments import Request, Table
 from cawn.paper.measurements import Measurement
 from cawn.paper.report import collect
-from cawn.paper.results import Results
+from cawn.paper.results import ResultStore
 from cawn.systems.baselines import STANDING
 from paper_results import gather, result
 
@@ -151,7 +151,7 @@ VALUES = {
 }
 
 
-def made_up() -> Results:
+def made_up() -> ResultStore:
     """Results of all experiments, of two seeds; Table 2 has no inductive results of one system."""
     results = gather(*trials())
     for name, experiment in EXPERIMENTS.items():
@@ -176,7 +176,7 @@ def trials() -> list[Any]:
     return made
 
 
-def add(results: Results, one: Measurement) -> None:
+def add(results: ResultStore, one: Measurement) -> None:
     digests = {network: f"links of {network}" for network in one.networks}
     key, found = one.key(digests), results.found.setdefault(one.network, {})
     if key in found:

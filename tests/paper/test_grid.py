@@ -12,7 +12,7 @@ from cawn.data import laws
 from cawn.paper.experiments import Request
 from cawn.paper.grid import Grid
 from cawn.paper.records import Records
-from cawn.paper.results import Result, Results
+from cawn.paper.results import Result, ResultStore
 from cawn.paper.sweep import sweep
 from ctrl_c import stopped_after
 
@@ -23,13 +23,13 @@ EVENTS = laws.triadic_closure(30, 200, seed=0).events
 def search(folder: Path, trials: int, systems: tuple[str, ...] = ("paper-mean",), **more: Any) -> list[str]:
     changes = SMALL | more.pop("changes", {})
     request = Request(
-        {"uci": EVENTS}, 1, Results.read(folder), changes, systems, trials, threads=1, **{"quiet": True} | more
+        {"uci": EVENTS}, 1, ResultStore.read(folder), changes, systems, trials, threads=1, **{"quiet": True} | more
     )
     return sweep(Grid(), request, "cawn paper grid")
 
 
 def trials(folder: Path) -> dict[str, Result]:
-    return {label: one for one in Results.read(folder).all("trial") for label in one.labels}
+    return {label: one for one in ResultStore.read(folder).all("trial") for label in one.labels}
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,7 @@ def test_trials_are_results(searched: Path) -> None:
         assert {name: one.settings["config"][name] for name in SMALL} == SMALL  # what the user fixes is not searched
         assert len(one.value["validation"]) == 2
         assert one.command == "cawn paper grid"
-    rows = Grid().show(Records(Results.read(searched))).tables[0].rows
+    rows = Grid().show(Records(ResultStore.read(searched))).tables[0].rows
     assert [row[:4] for row in rows] == [["UCI", "paper-mean", "2", "0"], ["UCI", "paper-attn", "2", "0"]]
 
 

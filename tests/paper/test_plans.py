@@ -19,7 +19,7 @@ from cawn.paper.grid import Grid
 from cawn.paper.measurements import Measurement, config_of, inductive
 from cawn.paper.published import CAWN, NAMES, NETWORKS, TESTS, paper_value, published
 from cawn.paper.records import Records
-from cawn.paper.results import Result, Results
+from cawn.paper.results import Result, ResultStore
 from cawn.paper.shapes import Shapes
 from cawn.paper.tables import KindsOfNegatives, Table2, Table6
 from cawn.paper.transfer import Transfer
@@ -30,12 +30,12 @@ from paper_results import gather, result, searched
 
 def request(
     seeds: int = 1,
-    found: Results | None = None,
+    found: ResultStore | None = None,
     systems: tuple[str, ...] | None = None,
     device: str = "cpu",
     **changes: Any,
 ) -> Request:
-    results = Results(Path("none")) if found is None else found
+    results = ResultStore(Path("none")) if found is None else found
     return Request({"uci": random_events(0)}, seeds, results, changes, systems, device=device)
 
 

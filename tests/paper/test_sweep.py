@@ -15,7 +15,7 @@ from cawn.learn.shared_links import share_links
 from cawn.paper import measurements
 from cawn.paper.experiments import Experiment, Request
 from cawn.paper.measurements import Measurement, Work
-from cawn.paper.results import Results
+from cawn.paper.results import ResultStore
 from cawn.paper.sweep import load_networks
 from cawn.paper.sweep import sweep as run_sweep
 from cawn.studies.study import Claims
@@ -64,12 +64,12 @@ def kind(monkeypatch) -> None:
 
 def sweep(experiment: Experiment, folder: Path, *, seed: int = 0, quiet: bool = True) -> list[str]:
     networks = {"uci": laws.null(10, 30, seed=seed).events}
-    request = Request(networks, 1, Results.read(folder), quiet=quiet)
+    request = Request(networks, 1, ResultStore.read(folder), quiet=quiet)
     return run_sweep(experiment, request, "cawn paper squares")
 
 
 def found(folder: Path) -> dict[int, Any]:
-    return {result.settings["number"]: result for result in Results.read(folder).all()}
+    return {result.settings["number"]: result for result in ResultStore.read(folder).all()}
 
 
 def test_results_are_made_once(tmp_path: Path, capsys) -> None:
@@ -83,7 +83,7 @@ def test_results_are_made_once(tmp_path: Path, capsys) -> None:
     one = found(tmp_path)[1]
     assert (one.command, one.labels) == ("cawn paper squares", ["a 1"])
     assert one.device.startswith("CPU")
-    assert Results.read(tmp_path).about["uci"]["links"] == 30
+    assert ResultStore.read(tmp_path).about["uci"]["links"] == 30
     assert not (tmp_path / "unfinished").exists()
 
 

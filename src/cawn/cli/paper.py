@@ -107,7 +107,7 @@ def _measure(
     from cawn.devices import pick_device
     from cawn.learn.arguments import check_writable
     from cawn.paper.experiments import Request
-    from cawn.paper.results import Results
+    from cawn.paper.results import ResultStore
     from cawn.paper.sweep import load_networks, sweep
     from cawn.paper.variants import check_request
     from cawn.studies.jobs import default_jobs
@@ -125,7 +125,7 @@ def _measure(
     seeds = given["--seeds"] or chosen.seeds
     command = _command(name, {"--datasets": ",".join(networks)} | given | _default_seeds(chosen, seeds))
     options = options | {"device": str(device), "trials": given["--trials"]}
-    failed = sweep(chosen, Request(networks, seeds, Results.read(out), changes, wanted, **options), command)
+    failed = sweep(chosen, Request(networks, seeds, ResultStore.read(out), changes, wanted, **options), command)
     return failed, list(networks)
 
 

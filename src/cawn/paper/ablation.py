@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from cawn.caw.config import Config
 from cawn.learn.plots import INK
-from cawn.paper.experiments import Claim, Experiment, Plot, Request, Section, Table, titled
+from cawn.paper.experiments import Content, Experiment, Finding, Plot, Request, Table, titled
 from cawn.paper.measurements import KINDS_OF_NEGATIVES, Measurement, inductive, training
 from cawn.paper.published import NETWORKS, PaperValue, display_name, paper_value, published
-from cawn.paper.records import MODEL, Record, Records, Seeds, comparable, first_run, main_settings
+from cawn.paper.records import MODEL, MetricRecord, Records, Seeds, comparable, first_run, main_settings
 from cawn.paper.results import Result
 from cawn.paper.variants import BY_NAME, paper_config, settings_of
 
@@ -47,7 +47,7 @@ CLAIMS = {  # of the paper: the first row is better than the second
 }
 
 
-class Evaluation(NamedTuple):
+class Measure(NamedTuple):
     """How the runs are evaluated in a table."""
 
     title: str
@@ -55,9 +55,9 @@ class Evaluation(NamedTuple):
     negatives: str
 
 
-AS_IN_PAPER = Evaluation("random negatives, averaged over batches of 30 links", "auc_batch30", "random")
-POOLED = Evaluation("random negatives, pooled", "auc", "random")
-HISTORICAL = Evaluation("historical negatives, pooled", "auc", "historical")
+AS_IN_PAPER = Measure("random negatives, averaged over batches of 30 links", "auc_batch30", "random")
+POOLED = Measure("random negatives, pooled", "auc", "random")
+HISTORICAL = Measure("historical negatives, pooled", "auc", "historical")
 
 
 class Ablation(Experiment):
@@ -83,8 +83,8 @@ class Ablation(Experiment):
             for name, changes in ROWS[preset].items()
         ]
 
-    def show(self, records: Records) -> Section | None:
-        section = Section([])
+    def show(self, records: Records) -> Content | None:
+        section = Content([])
         for preset in ROWS:
             one = Ablated(records.labelled(f"ablation, {preset}"), preset)
             if one.networks:
@@ -102,7 +102,7 @@ class Ablated:
 
     def __init__(self, records: Records, preset: str) -> None:
         self.title, self.rows = BY_NAME[preset].label, list(ROWS[preset])
-        start, kept, full = f"ablation, {preset}, ", list[Record](), dict[str, Result]()
+        start, kept, full = f"ablation, {preset}, ", list[MetricRecord](), dict[str, Result]()
         for network in records.networks:
             own = records.where(network=network)
             own = Records(own.results, [record._replace(label=record.label.removeprefix(start)) for record in own])
@@ -113,32 +113,32 @@ class Ablated:
         self.settings = "; ".join(f"{display_name(name)}: {main_settings(run)}" for name, run in full.items())
         self.used = found.runs
         tested = found.where(links="all", clock="strict", scorer=MODEL)
-        self._pivot = tested.pivot("network", "label", "metric", "negatives")
+        self._pivot = tested.by("network", "label", "metric", "negatives")
 
-    def auc(self, network: str, row: str, how: Evaluation = AS_IN_PAPER) -> Seeds:
+    def auc(self, network: str, row: str, how: Measure = AS_IN_PAPER) -> Seeds:
         return self._pivot[network, row, how.metric, how.negatives]
 
-    def gain(self, network: str, row: str, other: str, how: Evaluation = AS_IN_PAPER) -> Seeds:
+    def gain(self, network: str, row: str, other: str, how: Measure = AS_IN_PAPER) -> Seeds:
         """How much higher AUC is in one row than in another."""
         return self.auc(network, row, how) - self.auc(network, other, how)
 
-    def worth(self, addition: str, how: Evaluation) -> Seeds:
+    def worth(self, addition: str, how: Measure) -> Seeds:
         """How much an addition raises AUC, averaged over the networks, for the seeds that all of them have."""
         return Seeds.average(self.gain(network, ORIGINAL, f"without {addition}", how) for network in self.networks)
 
-    def claims(self) -> list[Claim]:
+    def claims(self) -> list[Finding]:
         pairs = [(text, name, self.gain(name, *rows)) for text, rows in CLAIMS.items() for name in self.networks]
-        claims = [Claim.of(*pair) for pair in pairs]
+        claims = [Finding.of(*pair) for pair in pairs]
         claims += [claim for network in self.networks if _paper(network) for claim in self._order(network)]
         claims.append(self._attributes())
         for how in (AS_IN_PAPER, HISTORICAL) if len(self.rows) > len(PAPER_ROWS) else ():
             claims += [
-                Claim.of(f"{name}: AUC is higher ({how.title})", titled(self.networks), self.worth(name, how))
+                Finding.of(f"{name}: AUC is higher ({how.title})", titled(self.networks), self.worth(name, how))
                 for name in ADDITIONS
             ]
         return [one._replace(claim=f"{self.title}: {one.claim}") for one in claims]
 
-    def _order(self, network: str) -> list[Claim]:
+    def _order(self, network: str) -> list[Finding]:
         """Whether AUC ranks the rows as in the paper, and the pairs of rows that it ranks the other way."""
         paper = _paper(network)
         pairs = combinations(sorted(PAPER_ROWS, key=lambda name: -paper[name].mean), 2)
@@ -147,15 +147,15 @@ class Ablated:
         clear = len(verdicts) - verdicts.count("undecided")
         verdict = "contradicted" if "contradicted" in verdicts else "confirmed" if clear else "undecided"
         number = f"{verdict}; clear for {clear} of {len(gains)} pairs"
-        claims = [Claim("AUC ranks the rows as in the paper", display_name(network), "", "", number)]
+        claims = [Finding("AUC ranks the rows as in the paper", display_name(network), "", "", number)]
         for (high, low), gain in gains.items():
             if gain.mean < 0:
                 overlap = paper[high].mean - paper[low].mean <= paper[high].half + paper[low].half
                 note = " (the paper's own intervals overlap)" if overlap else ""
-                claims.append(Claim.of(f"{high!r} is above {low!r}{note}", network, gain))
+                claims.append(Finding.of(f"{high!r} is above {low!r}{note}", network, gain))
         return claims
 
-    def _attributes(self) -> Claim:
+    def _attributes(self) -> Finding:
         """Whether f1 and f2 matter more on networks without attributes, by the mean loss of the rows about them."""
         about = published()["networks"]
         known = [network for network in self.networks if network in about]
@@ -165,7 +165,7 @@ class Ablated:
             for names in groups
         )
         where = " against ".join(map(titled, groups))
-        return Claim.of("f1 and f2 matter more without attributes", where, without - attributed)
+        return Finding.of("f1 and f2 matter more without attributes", where, without - attributed)
 
     # Tables and plot
 
@@ -175,7 +175,7 @@ class Ablated:
             tables += [self._worth(how) for how in (AS_IN_PAPER, HISTORICAL)]
         return tables
 
-    def _table(self, how: Evaluation) -> Table:
+    def _table(self, how: Measure) -> Table:
         """AUC, and its difference from the full model; the paper's values below ours if the evaluation is the same."""
         others = [name for name in NETWORKS if _paper(name) and name not in self.networks]
         shown = [*self.networks, *(others if how is AS_IN_PAPER else [])]
@@ -184,7 +184,7 @@ class Ablated:
         note = "In parentheses: the paper." if how is AS_IN_PAPER else ""
         return Table(["", *headings], rows, f"{self.title}: {how.title}", note)
 
-    def _cells(self, network: str, row: str, how: Evaluation) -> list[str]:
+    def _cells(self, network: str, row: str, how: Measure) -> list[str]:
         difference = "" if row == ORIGINAL else self.gain(network, row, ORIGINAL, how).signed
         texts, paper = [str(self.auc(network, row, how)), difference], _paper(network)
         if how is AS_IN_PAPER and row in paper:
@@ -192,7 +192,7 @@ class Ablated:
             texts[1] += "" if row == ORIGINAL else f"<br>({paper[row].mean - paper[ORIGINAL].mean:+.2f})"
         return texts
 
-    def _worth(self, how: Evaluation) -> Table:
+    def _worth(self, how: Measure) -> Table:
         rows = []
         for name in ADDITIONS:
             gains = [self.gain(network, ORIGINAL, f"without {name}", how) for network in self.networks]
@@ -259,17 +259,17 @@ class Authors(Experiment):
             for name, changes in {EQUATIONS: {}, **DIFFERENCES, ALL: everything}.items()
         ]
 
-    def show(self, records: Records) -> Section | None:
+    def show(self, records: Records) -> Content | None:
         found = records.labelled("authors")
-        section = Section(found.runs)
-        pivot = found.where(metric=AS_IN_PAPER.metric, scorer=MODEL, negatives="random").pivot("network", "label")
+        section = Content(found.runs)
+        pivot = found.where(metric=AS_IN_PAPER.metric, scorer=MODEL, negatives="random").by("network", "label")
         for network in found.networks:
             equations, rows = pivot[network, f"authors, {EQUATIONS}"], []
             for name in (EQUATIONS, *DIFFERENCES, ALL):
                 auc = pivot[network, f"authors, {name}"]
                 gain = Seeds() if name == EQUATIONS else auc - equations
                 rows.append([name, str(auc), gain.signed + (" (not clear)" if gain and not gain.is_clear else "")])
-                section.claims.append(Claim.of(f"the authors' code, {name}: AUC is higher", network, gain))
+                section.claims.append(Finding.of(f"the authors' code, {name}: AUC is higher", network, gain))
             if (paper := paper_value("auc", network, "CAW-N-mean", "transductive")) is not None:
                 rows.append(["the paper", str(paper), ""])
             if (first := first_run(found.where(network=network), f"authors, {EQUATIONS}")) is not None:

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from cawn.data.events import Events
 from cawn.kernels.keys import pair_key
 from cawn.learn.splits import split
-from cawn.paper.experiments import Claim, Experiment, Plot, Request, Section, Table, counted, listing
+from cawn.paper.experiments import Content, Experiment, Finding, Plot, Request, Table, counted, listing
 from cawn.paper.measurements import TASKS, Measurement, Work, training
 from cawn.paper.published import CAWN, TESTS, display_name, paper_value
-from cawn.paper.records import MODEL, Pivot, Records
+from cawn.paper.records import MODEL, Groups, Records
 from cawn.paper.tables import LABELS
 from cawn.paper.variants import BY_NAME, VARIANTS, chosen_variants, settings_of
 from cawn.studies.jobs import Send
@@ -53,19 +53,17 @@ class Clocks(Experiment):
                         planned.append(training(network, config, label=f"{label}, {BY_ROWS}", ties="rows", **options))
         return planned
 
-    def show(self, records: Records) -> Section | None:
+    def show(self, records: Records) -> Content | None:
         found = records.labelled("clocks")
         if not found:
             return None
-        pivot = found.where(scorer=MODEL, negatives="random").pivot(
-            "label", "metric", "clock", "network", "task", "links"
-        )
+        pivot = found.where(scorer=MODEL, negatives="random").by("label", "metric", "clock", "network", "task", "links")
         networks = found.networks
         ties = {
             network: [row for one in records.results.labelled(_TIES, network) for row in one.value]
             for network in networks
         }
-        section = Section(found.runs, [_tie_table(ties)], [_plot(pivot, networks)])
+        section = Content(found.runs, [_tie_table(ties)], [_plot(pivot, networks)])
         for network in networks:
             for metric, tests in (("ap", tuple(TESTS)), ("mrr", ("transductive",))):
                 section.tables.append(_table(pivot, network, metric, tests))
@@ -136,7 +134,7 @@ def _tie_table(ties: dict[str, list[dict[str, Any]]]) -> Table:
 # Differences between clocks.
 
 
-def _table(pivot: Pivot, network: str, metric: str, tests: tuple[str, ...]) -> Table:
+def _table(pivot: Groups, network: str, metric: str, tests: tuple[str, ...]) -> Table:
     """A row per system and kind of test links: the metric with each clock, and its difference from the strict one."""
     rows = []
     for test in tests:
@@ -162,7 +160,7 @@ _READING_COLUMNS = {
 }
 
 
-def _readings(found: Records, pivot: Pivot, ties: dict[str, list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+def _readings(found: Records, pivot: Groups, ties: dict[str, list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
     """The cells of Table 2 for the variants that were also trained with ties resolved by rows."""
     for network, label, (test, place) in product(found.networks, LABELS, TESTS.items()):
         trained = f"clocks, {label}", f"clocks, {label}, {BY_ROWS}"
@@ -188,10 +186,10 @@ def _readings(found: Records, pivot: Pivot, ties: dict[str, list[dict[str, Any]]
             }
 
 
-def _reading_claim(row: dict[str, Any]) -> Claim:
+def _reading_claim(row: dict[str, Any]) -> Finding:
     """Whether resolving ties by rows explains the paper's value."""
     gap, gain = row["paper"].mean - row["strict"].mean, row["gain"]
-    claim = Claim.of(
+    claim = Finding.of(
         f"{row['test']}, {row['label']}: resolving ties by rows explains the paper's value", row["network"], gain
     )
     if gap <= 0:
@@ -201,12 +199,12 @@ def _reading_claim(row: dict[str, Any]) -> Claim:
     return claim._replace(verdict=f"closes {100 * min(max(gain.mean / gap, 0), 1):.0f} % of the gap of {gap:.2f}")
 
 
-def _plot(pivot: Pivot, networks: list[str]) -> Plot:
+def _plot(pivot: Groups, networks: list[str]) -> Plot:
     size = 3.0 * len(networks) + 1.5, 3.4
     return Plot("AP by clock, transductive test links", partial(_draw, pivot, networks), size)
 
 
-def _draw(pivot: Pivot, networks: list[str], figure: Any) -> None:
+def _draw(pivot: Groups, networks: list[str], figure: Any) -> None:
     """A panel per network, a line per system over the clocks."""
     axes = figure.subplots(1, len(networks), squeeze=False)[0]
     for axis, network in zip(axes, networks, strict=True):

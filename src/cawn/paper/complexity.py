@@ -20,7 +20,7 @@ from cawn.data.events import Events
 from cawn.learn.metrics import t_quantile
 from cawn.learn.plots import COLOURS
 from cawn.learn.trainer import Trainer
-from cawn.paper.experiments import Claim, Experiment, Plot, Request, Section, Table, listing
+from cawn.paper.experiments import Content, Experiment, Finding, Plot, Request, Table, listing
 from cawn.paper.measurements import Measurement, Work, config_of, described
 from cawn.paper.published import display_name
 from cawn.paper.records import Records
@@ -62,8 +62,8 @@ class Complexity(Experiment):
                 measurements.append(Measurement(network, "complexity", settings, label))
         return measurements
 
-    def show(self, records: Records) -> Section | None:
-        section = Section([])
+    def show(self, records: Records) -> Content | None:
+        section = Content([])
         for network, device in product(records.results.networks, ("cpu", "cuda")):
             if repetitions := records.results.labelled(f"complexity, {device}", network):
                 where = f"{display_name(network)}, {repetitions[0].device}"
@@ -188,14 +188,14 @@ def shortest(repetitions: Iterable[Result]) -> list[dict[str, Any]]:
 # The report
 
 
-def _claims(where: str, rows: list[dict[str, Any]], fits: dict[str, Fit]) -> list[Claim]:
+def _claims(where: str, rows: list[dict[str, Any]], fits: dict[str, Fit]) -> list[Finding]:
     """Whether the times that the paper calls linear are, and the number of links drawn."""
     first, last = (f"{row['draws'] / row['links']:.0f}" for row in (rows[0], rows[-1]))
     claimed = {f"the time of {_QUANTITIES[name]}": fits[name] for name in ("walks", "epoch")}
     draws = fit([row["links"] for row in rows], [row["draws"] for row in rows])
     claimed[f"the number of links drawn ({first} to {last} per training link)"] = draws
     return [
-        Claim.that(
+        Finding.that(
             f"{what} is linear in |E|", where, one.linear, "|E|^{exponent:.2f}, R² = {r2:.4f}".format_map(vars(one))
         )
         for what, one in claimed.items()

@@ -13,7 +13,7 @@ import numpy as np
 from cawn.caw.config import Config
 from cawn.data.decays import PAPER_RATIO
 from cawn.data.events import Events
-from cawn.paper.experiments import Claim, Experiment, Plot, Request, Section, Table
+from cawn.paper.experiments import Content, Experiment, Finding, Plot, Request, Table
 from cawn.paper.measurements import Measurement, inductive
 from cawn.paper.published import display_name
 from cawn.paper.records import Records, Seeds, comparable, first_run, main_settings
@@ -80,9 +80,9 @@ class Sensitivity(Experiment):
                             found.append(inductive(network, config, seed, f"sensitivity, {symbol} = {shown}"))
         return found
 
-    def show(self, records: Records) -> Section | None:
+    def show(self, records: Records) -> Content | None:
         found = records.labelled("sensitivity")
-        section = Section(found.runs)
+        section = Content(found.runs)
         for network in found.networks:
             own = found.where(network=network)
             if (best := first_run(own, BEST)) is not None:
@@ -110,24 +110,24 @@ def tau_of(runs: list[Result]) -> float | None:
     return PAPER_RATIO * fmean(alphas) if alphas else None
 
 
-def _claims(network: str, curves: dict[str, Curve], tau: float | None) -> list[Claim]:
+def _claims(network: str, curves: dict[str, Curve], tau: float | None) -> list[Finding]:
     """Those of the paper about each setting."""
     found = []
     walks, alpha, lengths = curves.values()
     if len(walks) > 2:
         a, b, *_, y, z = (*walks, *list(walks)[-2:])
         text = f"the gain from M = {a:g} to {b:g} is larger than from M = {y:g} to {z:g}"
-        found.append(Claim.of(text, network, (walks[b] - walks[a]) - (walks[z] - walks[y])))
+        found.append(Finding.of(text, network, (walks[b] - walks[a]) - (walks[z] - walks[y])))
     ends = {"alpha = 0 (uniform sampling)": 0.0, f"alpha = {max(alpha):.3g}": max(alpha)}
     ends |= {f"tau / alpha = {PAPER_RATIO:g}": tau / PAPER_RATIO} if tau else {}
     for name, x in ends.items():
         if x in alpha and len(alpha) > 1:
-            claim = Claim.of(f"{name} is worse than the best alpha", network, alpha[best_of(alpha)] - alpha[x])
+            claim = Finding.of(f"{name} is worse than the best alpha", network, alpha[best_of(alpha)] - alpha[x])
             found.append(claim._replace(verdict="contradicted: the best") if x == best_of(alpha) else claim)
     if len(lengths) > 1:
         inside = min(lengths) < best_of(lengths) < max(lengths)
         text = f"AUC peaks inside the range of m, at m = {best_of(lengths):g}"
-        found.append(Claim.that(text, network, inside))
+        found.append(Finding.that(text, network, inside))
     return found
 
 
@@ -198,7 +198,7 @@ class Tree(Experiment):
                 found.append(inductive(network, config, seed, INDEPENDENT))
         return found
 
-    def show(self, records: Records) -> Section | None:
+    def show(self, records: Records) -> Content | None:
         found = records.labelled("tree")
         curves = {network: _tree_curve(found.where(network=network)) for network in found.networks}
         curves = {network: curve for network, curve in curves.items() if NUM_WALKS in curve}
@@ -206,21 +206,21 @@ class Tree(Experiment):
             return None
         claims = [claim for network, curve in curves.items() for claim in _tree_claims(network, curve)]
         plot = Plot("AUC against k_1", partial(_draw_trees, curves), (1.0 + 3.5 * len(curves), 3.0))
-        return Section(found.runs, [_tree_table(curves)], [plot], claims)
+        return Content(found.runs, [_tree_table(curves)], [plot], claims)
 
 
 def _tree_curve(records: Records) -> Curve:
     return read_curve(records, "tree", INDEPENDENT, lambda run: (run.settings["config"]["tree"] or [NUM_WALKS])[0])
 
 
-def _tree_claims(network: str, curve: Curve) -> list[Claim]:
+def _tree_claims(network: str, curve: Curve) -> list[Finding]:
     """Whether trees are worse, and less so for large k_1."""
     losses = {k: curve[NUM_WALKS] - auc for k, auc in curve.items() if k != NUM_WALKS}
     small, large = (Seeds.average(losses.get(k, Seeds()) for k in some) for some in (SMALL, LARGE))
     text = f"trees lose less with k_1 = {LARGE[0]} to {LARGE[-1]} than with k_1 = {SMALL[0]} to {SMALL[-1]}"
     worse = "trees with k_1 = {:g} are worse than independent walks"
-    return [Claim.of(worse.format(k), network, loss) for k, loss in losses.items()] + [
-        Claim.of(text, network, small - large)
+    return [Finding.of(worse.format(k), network, loss) for k, loss in losses.items()] + [
+        Finding.of(text, network, small - large)
     ]
 
 

@@ -10,7 +10,7 @@ from cawn.data.events import Events
 from cawn.paper.measurements import Measurement
 from cawn.paper.published import PaperValue, display_name
 from cawn.paper.records import Records, Seeds
-from cawn.paper.results import Result, Results, refuse_damaged
+from cawn.paper.results import Result, ResultStore, refuse_damaged
 
 Save = Callable[[Measurement, Any, float], object]  # takes a measurement, its value and its seconds
 
@@ -21,7 +21,7 @@ class Request:
 
     networks: Mapping[str, Events]
     seeds: int
-    results: Results  # so far; some experiments use those of others
+    results: ResultStore  # so far; some experiments use those of others
     changes: Mapping[str, Any] = field(default_factory=dict)  # settings of every system that has them
     systems: tuple[str, ...] | None = None  # variants to measure; None for all
     trials: int | None = None  # of the hyperparameter search, for each network and preset
@@ -60,7 +60,7 @@ class Plot:
     size: tuple[float, float] = (7.0, 3.2)  # inches
 
 
-class Claim(NamedTuple):
+class Finding(NamedTuple):
     """A claim of the paper or about our additions, and what the results say."""
 
     claim: str
@@ -70,25 +70,25 @@ class Claim(NamedTuple):
     verdict: str
 
     @classmethod
-    def of(cls, claim: str, network: str, gain: Seeds) -> Claim:
+    def of(cls, claim: str, network: str, gain: Seeds) -> Finding:
         """That a difference is positive."""
         mean = f"{gain.mean:+.2f}" if gain else ""
         return cls(claim, display_name(network), mean, gain.interval, gain.verdict)
 
     @classmethod
-    def that(cls, claim: str, network: str, holds: bool, found: str = "", interval: str = "") -> Claim:
+    def that(cls, claim: str, network: str, holds: bool, found: str = "", interval: str = "") -> Finding:
         """A claim that is decided without a test; `found` is what was measured."""
         return cls(claim, display_name(network), found, interval, "confirmed" if holds else "not confirmed")
 
 
 @dataclass(frozen=True)
-class Section:
+class Content:
     """The part of the report about one experiment."""
 
     used: list[Result] = field(repr=False)  # for times, commands and digests
     tables: list[Table] = field(default_factory=list)
     plots: list[Plot] = field(default_factory=list)
-    claims: list[Claim] = field(default_factory=list)
+    claims: list[Finding] = field(default_factory=list)
 
 
 class Experiment:
@@ -120,7 +120,7 @@ class Experiment:
             planned = self.plan(request)
         return sweep(planned)
 
-    def show(self, records: Records) -> Section | None:
+    def show(self, records: Records) -> Content | None:
         """Tables, plots and claims of the results that exist; None if there are none."""
         raise NotImplementedError
 

@@ -15,11 +15,11 @@ from typing import Any
 from cawn.caw.config import Config
 from cawn.data.events import Events
 from cawn.errors import CawnError
-from cawn.paper.experiments import Experiment, Request, Save, Section, listing
+from cawn.paper.experiments import Content, Experiment, Request, Save, listing
 from cawn.paper.measurements import Measurement, training
 from cawn.paper.published import display_name, published
 from cawn.paper.records import Records
-from cawn.paper.results import Result, Results
+from cawn.paper.results import Result, ResultStore
 from cawn.paper.variants import best_trial
 from cawn.studies.tuning import Search, tune
 from cawn.studies.tuning.journal import import_optuna
@@ -58,14 +58,14 @@ class Grid(Experiment):
                     copy_trials(folder, network, preset, request.results, save)
         return failed
 
-    def show(self, records: Records) -> Section | None:
+    def show(self, records: Records) -> Content | None:
         found = list(records.results.all("trial"))
         rows = [
             _summary([one for one in found if (one.network, one.settings["preset"]) == place], *place, records.results)
             for place in product(records.results.networks, PRESETS)
             if any((one.network, one.settings["preset"]) == place for one in found)
         ]
-        return Section(found, [listing("", _COLUMNS, rows)]) if rows else None
+        return Content(found, [listing("", _COLUMNS, rows)]) if rows else None
 
 
 _COLUMNS = {
@@ -116,7 +116,7 @@ def space_of(network: str, events: Events) -> dict[str, Any]:
     }
 
 
-def copy_trials(folder: Path, network: str, preset: str, results: Results, save: Save) -> None:
+def copy_trials(folder: Path, network: str, preset: str, results: ResultStore, save: Save) -> None:
     """Add the trials of a study that have ended, and not failed, to the results."""
     if not (folder / FILE).exists():
         return
@@ -133,7 +133,7 @@ def copy_trials(folder: Path, network: str, preset: str, results: Results, save:
             save(Measurement(network, "trial", settings, label), value, trial.seconds)
 
 
-def _summary(trials: list[Result], network: str, preset: str, results: Results) -> dict[str, Any]:
+def _summary(trials: list[Result], network: str, preset: str, results: ResultStore) -> dict[str, Any]:
     """The chosen trial of a study, and the range of all that were not pruned."""
     best, complete = best_trial(results, network, preset), [one for one in trials if not one.value.get("stopped")]
     values = sorted(100 * max(one.value["validation"]) for one in complete)

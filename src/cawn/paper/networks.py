@@ -12,11 +12,11 @@ from cawn.data.events import Events
 from cawn.data.summary import describe
 from cawn.kernels.keys import pair_key
 from cawn.learn.splits import split
-from cawn.paper.experiments import Claim, Experiment, Request, Section, Table
+from cawn.paper.experiments import Content, Experiment, Finding, Request, Table
 from cawn.paper.measurements import Measurement, Work
 from cawn.paper.published import NAMES, display_name, published
 from cawn.paper.records import Records
-from cawn.paper.results import Results
+from cawn.paper.results import ResultStore
 from cawn.paper.variants import tuned
 from cawn.studies.jobs import Send
 
@@ -46,12 +46,12 @@ class Networks(Experiment):
     def plan(self, request: Request) -> list[Measurement]:
         return [Measurement(network, "statistics", {}, _LABEL) for network in request.networks]
 
-    def show(self, records: Records) -> Section | None:
+    def show(self, records: Records) -> Content | None:
         used = records.results.labelled(_LABEL)
         found = {one.network: one.value for one in used}
         if not found:
             return None
-        section = Section(used, [_table1(found), _table_of_shares(found)], claims=list(_differences(found)))
+        section = Content(used, [_table1(found), _table_of_shares(found)], claims=list(_differences(found)))
         if ratios := _ratios(records.results, found):
             section.tables.append(_table_of_ratios(ratios))
             section.claims.extend(_about_five(ratios))
@@ -125,18 +125,18 @@ def _table_of_shares(found: Found) -> Table:
     return Table(["network", *_COLUMNS.values()], rows, "Ties, repetition and surprise", note)
 
 
-def _differences(found: Found) -> Iterator[Claim]:
+def _differences(found: Found) -> Iterator[Finding]:
     """Where our values differ from the paper's: counts at all, tau by more than 5 %."""
     for network, paper in published()["networks"].items():
         ours = found.get(network, {})
         for column in ("nodes", "node attributes", "link attributes") if ours else ():
             if gap := ours[column] - paper[column]:
-                yield Claim.that(f"the number of {column} is the paper's", network, False, f"{gap:+,}")
+                yield Finding.that(f"the number of {column} is the paper's", network, False, f"{gap:+,}")
         if ours and ours["intensity"] > 0 and not 0.95 < (ratio := paper["intensity"] / ours["intensity"]) < 1.05:
-            yield Claim.that("τ is the paper's", network, False, f"the paper's is {ratio:.2g} times ours")
+            yield Finding.that("τ is the paper's", network, False, f"the paper's is {ratio:.2g} times ours")
 
 
-def _ratios(results: Results, found: Found) -> dict[tuple[str, str], tuple[float, float]]:
+def _ratios(results: ResultStore, found: Found) -> dict[tuple[str, str], tuple[float, float]]:
     """By network and preset: the best alpha of the grid search, and tau / alpha."""
     ratios = {}
     for trial in results.all("trial"):
@@ -157,8 +157,8 @@ def _table_of_ratios(ratios: dict[tuple[str, str], tuple[float, float]]) -> Tabl
     return Table(["network", *_PRESETS.values()], rows, "τ / α", note)
 
 
-def _about_five(ratios: dict[tuple[str, str], tuple[float, float]]) -> Iterator[Claim]:
+def _about_five(ratios: dict[tuple[str, str], tuple[float, float]]) -> Iterator[Finding]:
     """Whether tau / alpha is about the same everywhere, as the paper says."""
     for (network, preset), (_, ratio) in ratios.items():
         text = f"{_PRESETS[preset]}: τ / α is about {_RATIO:g} (within a factor of {_FACTOR:g})"
-        yield Claim.that(text, network, _RATIO / _FACTOR <= ratio <= _RATIO * _FACTOR, f"{ratio:.3g}")
+        yield Finding.that(text, network, _RATIO / _FACTOR <= ratio <= _RATIO * _FACTOR, f"{ratio:.3g}")

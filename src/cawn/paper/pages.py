@@ -15,8 +15,8 @@ from cawn.files import write_text
 from cawn.paper.experiments import Table
 from cawn.paper.provenance import code
 from cawn.paper.published import paragraphs
-from cawn.paper.report import MISSING_PLOTS, Part, Report, collect
-from cawn.paper.results import Results, refuse_damaged
+from cawn.paper.report import MISSING_PLOTS, Chapter, PaperReport, collect
+from cawn.paper.results import ResultStore, refuse_damaged
 
 TITLE = "The CAW-N paper, reproduced"
 INTRODUCTION = (
@@ -29,11 +29,11 @@ _PIPE = re.compile(r"(?<!\\)\|")  # not escaped yet
 _NUMBER = re.compile(r"(<br>)?[*(]*[-+−]?\d[^→]*$")
 
 
-def write_report(folder: Path) -> tuple[Report, list[Path]]:
+def write_report(folder: Path) -> tuple[PaperReport, list[Path]]:
     """Write report.html, report.md and its plots from the results in a folder; returns the report and the files."""
     if folder.exists() and not folder.is_dir():
         raise QueryError(f"{folder}: is not a folder; give the folder of results")
-    report = collect(Results.read(folder))
+    report = collect(ResultStore.read(folder))
     if not report.parts:
         raise QueryError(f"{folder}: has no results; make some with 'cawn paper NAME -o {folder}'")
     with refuse_damaged(folder, "to plot"):
@@ -48,7 +48,7 @@ def write_report(folder: Path) -> tuple[Report, list[Path]]:
 # Markdown
 
 
-def to_markdown(report: Report, plots: Collection[str] = ()) -> str:
+def to_markdown(report: PaperReport, plots: Collection[str] = ()) -> str:
     """The report as Markdown; `plots` are the names of those beside it, in files report-NAME.svg."""
     lines = [f"# {TITLE}\n", INTRODUCTION, "\n## Summary\n", summary_markdown(report)]
     for part in report.parts:
@@ -61,16 +61,16 @@ def to_markdown(report: Report, plots: Collection[str] = ()) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def summary_markdown(report: Report) -> str:
+def summary_markdown(report: PaperReport) -> str:
     """What the results say about the paper's values and claims."""
     return _blocks(_summary(report), [*report.summary.tables, report.claims()])
 
 
-def _summary(report: Report) -> list[str]:
+def _summary(report: PaperReport) -> list[str]:
     return paragraphs("summary") if report.summary.claims else [NO_SUMMARY]
 
 
-def part_markdown(part: Part, plots: Collection[str], where: str = "report-") -> str:
+def part_markdown(part: Chapter, plots: Collection[str], where: str = "report-") -> str:
     """The text, tables and plots of one experiment, and how it was measured; paths of plots begin with `where`."""
     text = _blocks(part.text, part.section.tables)
     for name, plot in zip(part.plot_names(), part.section.plots, strict=True):
@@ -113,7 +113,7 @@ def right_aligned(table: Table) -> list[bool]:
 # HTML
 
 
-def to_html(report: Report) -> str:
+def to_html(report: PaperReport) -> str:
     """The report as one page, including the plots."""
     plots = {name: Markup(svg) for name, svg in report.plots(standalone=False).items()}
     pages = environment("cawn.paper", "cawn.explain")
@@ -131,7 +131,7 @@ def to_html(report: Report) -> str:
     )
 
 
-def _lacks_plots(report: Report, plots: Collection[str]) -> bool:
+def _lacks_plots(report: PaperReport, plots: Collection[str]) -> bool:
     return any(name not in plots for part in report.parts for name in part.plot_names())
 
 

@@ -7,14 +7,14 @@ from statistics import median
 
 from cawn.learn.reporting import format_duration
 from cawn.paper.published import display_name
-from cawn.paper.results import Result, Results
+from cawn.paper.results import Result, ResultStore
 from cawn.paper.variants import VARIANTS
 
 _SHORT = 12  # letters of a digest
 _USUAL = {"protocol": "strict", "ties": "strict"}
 
 
-def provenance(results: Results, used: Iterable[Result]) -> dict[str, list[str]]:
+def provenance(results: ResultStore, used: Iterable[Result]) -> dict[str, list[str]]:
     """What a reader needs to judge or repeat the results that an experiment used: lines of Markdown by heading."""
     chosen = list({(one.network, one.key): one for one in used}.values())
     systems = [(one, name) for one in chosen if one.kind in ("training", "transfer") for name in _systems(one)]
@@ -46,14 +46,14 @@ def _joined(values: Iterable[object]) -> list[str]:
     return [text] if text else []
 
 
-def _network(results: Results, name: str) -> str:
+def _network(results: ResultStore, name: str) -> str:
     about = results.about.get(name, {})
     sizes = [f"{about[what]:,} {what}" for what in ("links", "nodes") if what in about]
     digest = about.get("digest") or next(one.links for one in results.found[name].values())
     return f"{display_name(name)}: {', '.join([*sizes, f'digest {code(digest[:_SHORT])}'])}"
 
 
-def _splits(results: Results, chosen: list[Result]) -> list[str]:
+def _splits(results: ResultStore, chosen: list[Result]) -> list[str]:
     """Digests by network and task; one for all seeds if they share it."""
     found: dict[tuple[int, str, tuple[str, ...]], dict[int, str]] = {}
     for one in (one for one in chosen if one.kind == "training"):

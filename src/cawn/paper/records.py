@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 from cawn.errors import QueryError, StorageError, brief
 from cawn.learn.metrics import mean_and_interval
 from cawn.paper.published import in_order
-from cawn.paper.results import Result, Results
+from cawn.paper.results import Result, ResultStore
 
 METRICS = ("auc", "ap", "auc_batch30", "ap_batch30", "mrr")
 MODEL = ""  # the scorer that was trained
 
 
-class Record(NamedTuple):
+class MetricRecord(NamedTuple):
     """A metric of one run on one kind of test links."""
 
     network: str  # tested on
@@ -36,7 +36,7 @@ class Record(NamedTuple):
     run: Result
 
 
-def tidy(run: Result) -> Iterator[Record]:
+def tidy(run: Result) -> Iterator[MetricRecord]:
     """The records of a run, under each of its labels; none for measurements that test no system."""
     if run.kind in ("training", "shapes"):
         yield from _records(run, run.network, run.links, run.value["rows"])
@@ -44,7 +44,7 @@ def tidy(run: Result) -> Iterator[Record]:
         yield from _records(run, network, test["links"], [row | {"split": test["split"]} for row in test["rows"]])
 
 
-def _records(run: Result, network: str, digest: str, rows: list[dict[str, Any]]) -> Iterator[Record]:
+def _records(run: Result, network: str, digest: str, rows: list[dict[str, Any]]) -> Iterator[MetricRecord]:
     task, seed = run.settings["task"], run.settings["seed"]
     labels = [label.removesuffix(f", {task}, seed {seed}") for label in run.labels]
     for row in rows:
@@ -55,7 +55,7 @@ def _records(run: Result, network: str, digest: str, rows: list[dict[str, Any]])
                     _check(run, metric, value)
                     for label in labels:
                         at = network, run.network, label, task, seed, *where
-                        yield Record(*at, scorer, metric, value, row["split"], digest, run)
+                        yield MetricRecord(*at, scorer, metric, value, row["split"], digest, run)
 
 
 def _check(run: Result, metric: str, value: float) -> None:
@@ -120,7 +120,7 @@ class Seeds(dict[int, float]):
         return Seeds({seed: fmean(one[seed] for one in found) for seed in sorted(seeds)})
 
 
-class Pivot(dict[tuple[Any, ...], Seeds]):
+class Groups(dict[tuple[Any, ...], Seeds]):
     """Quantities by the values of some columns; empty where there is no record."""
 
     def __missing__(self, key: tuple[Any, ...]) -> Seeds:
@@ -131,10 +131,10 @@ class Pivot(dict[tuple[Any, ...], Seeds]):
         return max((found.mean for key, found in self.items() if key[len(key) - len(end) :] == end), default=None)
 
 
-class Records(list[Record]):
+class Records(list[MetricRecord]):
     """Some records, and the results that they are part of."""
 
-    def __init__(self, results: Results, records: Iterable[Record] | None = None) -> None:
+    def __init__(self, results: ResultStore, records: Iterable[MetricRecord] | None = None) -> None:
         super().__init__(records if records is not None else (one for run in results.all() for one in tidy(run)))
         self.results = results
 
@@ -165,9 +165,9 @@ class Records(list[Record]):
         """The networks tested on: those of the paper in its order, then the others."""
         return in_order({record.network for record in self})
 
-    def pivot(self, *columns: str) -> Pivot:
+    def by(self, *columns: str) -> Groups:
         """By these columns, the values by seed; the records may differ in nothing else."""
-        found, runs = Pivot(), dict[tuple[Any, ...], Result]()
+        found, runs = Groups(), dict[tuple[Any, ...], Result]()
         for record in self:
             place = tuple(getattr(record, name) for name in columns)
             if runs.setdefault((*place, record.seed), record.run) is not record.run:
@@ -178,7 +178,7 @@ class Records(list[Record]):
 
     def seeds(self) -> Seeds:
         """The values by seed; the records may differ in nothing else."""
-        return self.pivot()[()]
+        return self.by()[()]
 
 
 def first_run(records: Records, label: str) -> Result | None:
@@ -190,7 +190,7 @@ def first_run(records: Records, label: str) -> Result | None:
     return min(found, key=lambda record: record.seed).run if found else None
 
 
-def comparable(records: Records, base: str, changed: Callable[[Record], Collection[str]]) -> Records:
+def comparable(records: Records, base: str, changed: Callable[[MetricRecord], Collection[str]]) -> Records:
     """The records of runs whose settings equal those of the first run with the label `base`, except for the changed.
 
     Other runs are left from earlier sweeps, for example with the settings of an earlier grid search.
@@ -198,7 +198,7 @@ def comparable(records: Records, base: str, changed: Callable[[Record], Collecti
     first = first_run(records, base)
     config = {} if first is None else first.settings["config"]
 
-    def same(record: Record) -> bool:
+    def same(record: MetricRecord) -> bool:
         other = record.run.settings["config"]
         return all(other.get(name) == config.get(name) for name in {*config, *other} - set(changed(record)))
 
@@ -212,7 +212,7 @@ def main_settings(run: Result) -> str:
     return ", ".join(f"{name} = {v if isinstance(v, str) else format(v, 'g')}" for name, v in values.items())
 
 
-def check_comparable(records: Iterable[Record]) -> None:
+def check_comparable(records: Iterable[MetricRecord]) -> None:
     """Refuse records of different links, or of different splits for one task and seed.
 
     Transductive splits do not depend on the seed; inductive ones do, because the seed draws the hidden nodes.

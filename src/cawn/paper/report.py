@@ -10,11 +10,11 @@ from typing import Any
 from cawn.data.datasets import CATALOG
 from cawn.learn.plots import INSTALL, can_draw, to_svg
 from cawn.paper import EXPERIMENTS
-from cawn.paper.experiments import Claim, Experiment, Section, Table
+from cawn.paper.experiments import Content, Experiment, Finding, Table
 from cawn.paper.provenance import provenance
 from cawn.paper.published import NAMES, paragraphs
 from cawn.paper.records import Records
-from cawn.paper.results import Results, refuse_damaged
+from cawn.paper.results import ResultStore, refuse_damaged
 from cawn.paper.tables import summary
 
 FOLDER = Path("paper")  # of results, if none is given
@@ -22,11 +22,11 @@ MISSING_PLOTS = f"Plots are not drawn: they need matplotlib, {INSTALL}"
 
 
 @dataclass(frozen=True)
-class Part:
+class Chapter:
     """The part of the report about one experiment."""
 
     experiment: type[Experiment]
-    section: Section
+    section: Content
     facts: dict[str, list[str]]  # how it was measured
     missing: dict[str, str]  # networks without results, and the command that measures each
 
@@ -54,11 +54,11 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Report:
+class PaperReport:
     """A summary, and a part for every experiment with results."""
 
-    summary: Section
-    parts: list[Part]
+    summary: Content
+    parts: list[Chapter]
     missing: dict[str, str] = field(default_factory=dict)  # experiments without results, and their commands
 
     def to_dict(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Report:
         }
 
 
-def collect(results: Results) -> Report:
+def collect(results: ResultStore) -> PaperReport:
     """Compute the tables and plots of all results. Refuses results that cannot be compared."""
     parts, missing = [], {}
     with refuse_damaged(results.folder, "of trainings"):
@@ -99,17 +99,17 @@ def collect(results: Results) -> Report:
                 missing[name] = experiment_command(name, folder=results.folder)
             else:
                 facts = provenance(results, section.used)
-                parts.append(Part(experiment, section, facts, missing_networks(name, section, results.folder)))
+                parts.append(Chapter(experiment, section, facts, missing_networks(name, section, results.folder)))
     with refuse_damaged(results.folder, "of table2"):
-        return Report(summary(records), parts, missing)
+        return PaperReport(summary(records), parts, missing)
 
 
-def measured(section: Section) -> list[Claim]:
+def measured(section: Content) -> list[Finding]:
     """The claims about which there are results."""
     return [claim for claim in section.claims if claim.verdict != "not measured"]
 
 
-def missing_networks(name: str, section: Section, folder: Path) -> dict[str, str]:
+def missing_networks(name: str, section: Content, folder: Path) -> dict[str, str]:
     """The networks that an experiment measures by default but has no results for, with the commands to measure them."""
     used, experiment = {result.network for result in section.used}, EXPERIMENTS[name]
     networks = experiment.networks or tuple(NAMES)

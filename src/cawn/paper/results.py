@@ -41,7 +41,7 @@ class Result:
 
 
 @dataclass
-class Results:
+class ResultStore:
     """All results in a folder, by network and key."""
 
     folder: Path
@@ -51,7 +51,7 @@ class Results:
     foreign: set[Path] = field(default_factory=set)  # JSON files in the folder that have no results
 
     @classmethod
-    def read(cls, folder: Path) -> Results:
+    def read(cls, folder: Path) -> ResultStore:
         """Read a folder; an empty or missing one has no results."""
         results = cls(folder)
         for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():

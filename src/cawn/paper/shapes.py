@@ -21,7 +21,7 @@ from cawn.explain.link import walk_scorer
 from cawn.learn.metrics import mean_and_interval
 from cawn.learn.plots import COLOURS
 from cawn.learn.runs import load_system, read_run
-from cawn.paper.experiments import Claim, Experiment, Plot, Request, Section, Table, listing
+from cawn.paper.experiments import Content, Experiment, Finding, Plot, Request, Table, listing
 from cawn.paper.measurements import Measurement, Work, train_and_test, training
 from cawn.paper.published import display_name
 from cawn.paper.records import MODEL, Records
@@ -64,8 +64,8 @@ class Shapes(Experiment):
                     measurements.append(Measurement(network, "shapes", settings, trained.label))
         return measurements
 
-    def show(self, records: Records) -> Section | None:
-        section = Section([])
+    def show(self, records: Records) -> Content | None:
+        section = Content([])
         for network in records.results.networks:
             found = {kind: records.results.labelled(label, network) for kind, label in _LABELS.items()}
             for results in found.values():
@@ -214,7 +214,7 @@ def _shares(counts: Array) -> Array:
 # The report
 
 
-def _show_network(section: Section, records: Records, network: str, results: dict[str, list[Result]]) -> None:
+def _show_network(section: Content, records: Records, network: str, results: dict[str, list[Result]]) -> None:
     """The tables, plots and claims of one network; shapes are those of the first seed."""
     name, first = display_name(network), results["caw"][0].value
     rows = [row for some in extremes(first["shapes"]) for row in some]
@@ -243,7 +243,7 @@ def positive_share(row: dict[str, Any]) -> float:
     return float(row["with_positives"] / (row["with_positives"] + row["with_negatives"]))
 
 
-def caw_claims(name: str, rows: list[dict[str, Any]]) -> list[Claim]:
+def caw_claims(name: str, rows: list[dict[str, Any]]) -> list[Finding]:
     """Those about the highest- and the lowest-scored shapes; for each, the largest share is decisive."""
     highest, lowest = ([positive_share(row) for row in some] for some in extremes(rows))
     if not highest:
@@ -254,25 +254,25 @@ def caw_claims(name: str, rows: list[dict[str, Any]]) -> list[Claim]:
         f"{of} lowest-scored shapes, at most {100 * _SELDOM:g} % are positives",
     ]
     return [
-        Claim.that(texts[0], name, negatives <= _NEVER, f"{100 * negatives:.1f} %"),
-        Claim.that(texts[1], name, positives <= _SELDOM, f"{100 * positives:.1f} %"),
+        Finding.that(texts[0], name, negatives <= _NEVER, f"{100 * negatives:.1f} %"),
+        Finding.that(texts[1], name, positives <= _SELDOM, f"{100 * positives:.1f} %"),
     ]
 
 
-def power_claim(name: str, caw: tuple[float, float], aw: tuple[float, float]) -> Claim:
+def power_claim(name: str, caw: tuple[float, float], aw: tuple[float, float]) -> Finding:
     """That CAWs separate positives from negatives better than AWs: their intervals do not overlap."""
     text = f"CAWs have more discriminatory power than AWs ({caw[0]:.3f} against {aw[0]:.3f})"
-    return Claim.that(text, name, caw[0] - caw[1] > aw[0] + aw[1], f"{caw[0] - aw[0]:+.3f}")
+    return Finding.that(text, name, caw[0] - caw[1] > aw[0] + aw[1], f"{caw[0] - aw[0]:+.3f}")
 
 
-def printed_claim(name: str, value: dict[str, Any]) -> Claim:
+def printed_claim(name: str, value: dict[str, Any]) -> Finding:
     """That the shape that the paper prints has the highest score."""
     row, found = value["printed"], "too rare to be ranked"
     if row is not None:
         share = 100 * positive_share(row)
         found = f"rank {row['rank']} of {value['ranked']}, score {row['score']:+.2f}, {share:.1f} % positives"
     text = f"the shape with the highest score is the paper's, {PRINTED}"
-    return Claim.that(text, name, row is not None and row["rank"] == 1, found)
+    return Finding.that(text, name, row is not None and row["rank"] == 1, found)
 
 
 def power(results: list[Result]) -> tuple[float, float]:
@@ -298,7 +298,7 @@ def _table(title: str, rows: list[dict[str, Any]], note: str) -> Table:
 
 
 def _power_table(name: str, records: Records, results: dict[str, list[Result]]) -> Table:
-    tested = records.where(metric="auc", scorer=MODEL, label=tuple(_LABELS.values())).pivot("label")
+    tested = records.where(metric="auc", scorer=MODEL, label=tuple(_LABELS.values())).by("label")
     rows = []
     for kind, some in results.items():
         mean, half = power(some)

@@ -8,10 +8,10 @@ from itertools import product
 from typing import Any, ClassVar, NamedTuple
 
 from cawn.learn.plots import COLOURS
-from cawn.paper.experiments import Claim, Experiment, Plot, Request, Section, Table, beside, counted, listing, titled
+from cawn.paper.experiments import Content, Experiment, Finding, Plot, Request, Table, beside, counted, listing, titled
 from cawn.paper.measurements import KINDS_OF_NEGATIVES, TASKS, Measurement, training
 from cawn.paper.published import CAWN, NETWORKS, TESTS, Metric, PaperValue, display_name, paper_value
-from cawn.paper.records import MODEL, Pivot, Records, Seeds
+from cawn.paper.records import MODEL, Groups, Records, Seeds
 from cawn.paper.variants import BY_NAME, VARIANTS, chosen_variants, settings_of
 from cawn.systems.baselines import STANDING
 
@@ -45,12 +45,12 @@ class Accuracy(Experiment):
             for seed in request.seeds_of(task)
         ]
 
-    def show(self, records: Records) -> Section | None:
+    def show(self, records: Records) -> Content | None:
         found = records.labelled(*LABELS)
         cells = accuracies(found, self.metric)
-        return Section(found.runs, [self._table(cells, found, test) for test in TESTS]) if found else None
+        return Content(found.runs, [self._table(cells, found, test) for test in TESTS]) if found else None
 
-    def _table(self, cells: Pivot, found: Records, test: str) -> Table:
+    def _table(self, cells: Groups, found: Records, test: str) -> Table:
         """Systems by networks; those of the paper are listed whether they were measured or not."""
         networks = [*NETWORKS, *(name for name in found.networks if name not in NETWORKS)]
         rows = []
@@ -77,10 +77,10 @@ class Table6(Accuracy):
     metric = "ap"
 
 
-def accuracies(records: Records, metric: Metric) -> Pivot:
+def accuracies(records: Records, metric: Metric) -> Groups:
     """The cells of Table 2 or 6, by label, network, task and links."""
     wanted = {"metric": f"{metric}_batch30", "scorer": MODEL, "negatives": "random", "clock": "strict"}
-    return records.labelled(*LABELS).where(**wanted).pivot("label", "network", "task", "links")
+    return records.labelled(*LABELS).where(**wanted).by("label", "network", "task", "links")
 
 
 # The summary of both
@@ -101,7 +101,7 @@ class Compared(NamedTuple):
         return round(round(self.ours.mean, 2) - self.paper.mean, 2)
 
 
-def reproduced(cells: Pivot, metric: Metric) -> list[Compared]:
+def reproduced(cells: Groups, metric: Metric) -> list[Compared]:
     """Every value of the paper presets, with the same cell of the paper."""
     return [
         Compared(network, test, label, ours, paper)
@@ -110,7 +110,7 @@ def reproduced(cells: Pivot, metric: Metric) -> list[Compared]:
     ]
 
 
-def surpassed(cells: Pivot, metric: Metric) -> list[Compared]:
+def surpassed(cells: Groups, metric: Metric) -> list[Compared]:
     """The better of the presets default and large in every cell, with the better variant of the paper."""
     found = []
     for network, test in product(NETWORKS, TESTS):
@@ -146,9 +146,9 @@ _COMPARISONS = (  # the values, the least that each must be ahead, the claim, an
 )
 
 
-def summary(records: Records) -> Section:
+def summary(records: Records) -> Content:
     """How many of the paper's values are reproduced, and how many surpassed; and those that are not."""
-    section = Section([])
+    section = Content([])
     for metric, printed in PRINTED.items():
         cells = accuracies(records, metric)
         for compare, least, claim, title in _COMPARISONS:
@@ -157,7 +157,7 @@ def summary(records: Records) -> Section:
             if compared:
                 networks = titled(dict.fromkeys(one.network for one in compared))
                 number = f"{len(compared) - len(short)} of {counted(len(compared), 'cell')}"
-                section.claims.append(Claim(f"{printed}: {claim}", networks, "", "", number))
+                section.claims.append(Finding(f"{printed}: {claim}", networks, "", "", number))
             if short:
                 rows = [one._asdict() | {"name": display_name(one.network), "ahead": one.ahead} for one in short]
                 section.tables.append(listing(f"{printed}: {title}", _COLUMNS, rows))
@@ -188,7 +188,7 @@ class KindsOfNegatives(Experiment):
     def plan(self, request: Request) -> list[Measurement]:
         return Table2().plan(request)
 
-    def show(self, records: Records) -> Section | None:
+    def show(self, records: Records) -> Content | None:
         found = records.labelled(*LABELS)
         if not found:
             return None
@@ -202,7 +202,7 @@ class KindsOfNegatives(Experiment):
             (2.6 * columns + 1.6, (0.2 * len(labels) + 0.9) * rows),
         )
         claims = [
-            Claim.of(
+            Finding.of(
                 f"{task}: {line.label}: AP is lower against historical than against random negatives",
                 network,
                 line.ap.get((task, "random"), Seeds()) - line.ap.get((task, "historical"), Seeds()),
@@ -211,12 +211,12 @@ class KindsOfNegatives(Experiment):
             for line in lines[network]
             if line.label in (*CAWN, *OURS)
         ]
-        return Section(found.runs, [_table(network, some) for network, some in lines.items()], [plot], claims)
+        return Content(found.runs, [_table(network, some) for network, some in lines.items()], [plot], claims)
 
 
 def _lines(records: Records) -> list[Line]:
     """The systems with results on a network, then the untrained baselines."""
-    pivot = records.where(metric="ap", links="all", clock="strict").pivot("label", "scorer", "task", "negatives")
+    pivot = records.where(metric="ap", links="all", clock="strict").by("label", "scorer", "task", "negatives")
     lines = []
     for label, scorer in [(label, MODEL) for label in LABELS] + [(_WITH_BASELINES, name) for name in STANDING]:
         if ap := {place: value for place in _PLACES if (value := pivot[label, scorer, *place])}:

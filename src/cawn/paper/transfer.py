@@ -18,10 +18,10 @@ from cawn.learn.negatives import training_links
 from cawn.learn.runs import digest_of_links
 from cawn.learn.splits import split
 from cawn.learn.testing import Run
-from cawn.paper.experiments import Claim, Experiment, Plot, Request, Section, Table, counted
+from cawn.paper.experiments import Content, Experiment, Finding, Plot, Request, Table, counted
 from cawn.paper.measurements import KINDS_OF_NEGATIVES, Measurement, Work, config_of, options_of, training
 from cawn.paper.published import NAMES, display_name
-from cawn.paper.records import Pivot, Records, Seeds
+from cawn.paper.records import Groups, Records, Seeds
 from cawn.paper.tables import LABELS
 from cawn.paper.variants import BY_NAME, chosen_variants, settings_of
 from cawn.studies.jobs import Send
@@ -58,14 +58,14 @@ class Transfer(Experiment):
             for seed in range(request.seeds)
         ]
 
-    def show(self, records: Records) -> Section | None:
+    def show(self, records: Records) -> Content | None:
         found = records.labelled("transfer")
         matrices = [one for label in LABELS if (one := matrix_of(label, found)).networks]
         if not matrices:
             return None
         tables = [matrix.table(kind) for matrix in matrices for kind in _SHOWN]
         claims = [claim for matrix in matrices for kind in _SHOWN for claim in matrix.claims(kind)]
-        return Section(found.runs, tables, [_plot(matrices)], claims)
+        return Content(found.runs, tables, [_plot(matrices)], claims)
 
 
 def transfer(network: str, config: Settings, networks: Iterable[str], label: str, seed: int) -> Measurement:
@@ -154,7 +154,7 @@ class Matrix:
 
     label: str
     networks: list[str]
-    cells: Pivot
+    cells: Groups
 
     def table(self, kind: str) -> Table:
         """Training networks by test networks, and recency."""
@@ -178,7 +178,7 @@ class Matrix:
         """Training and test networks that differ."""
         return [(start, test) for start, test in product(self.networks, repeat=2) if start != test]
 
-    def claims(self, kind: str) -> list[Claim]:
+    def claims(self, kind: str) -> list[Finding]:
         """How AP after transfer compares, on average over the pairs of networks and paired by seed."""
         others: dict[str, Callable[[str, str], Seeds]] = {
             "is better than recency": lambda start, test: self.cells[start, test, RULE, kind],
@@ -192,7 +192,7 @@ class Matrix:
             gains = [self.cells[start, test, RESCALED, kind] - other(start, test) for start, test in self.pairs()]
             gains = [gain for gain in gains if gain]
             better, where = sum(gain.mean > 0 for gain in gains), f"{counted(len(gains), 'pair')} of networks"
-            claim = Claim.of(f"{self.label}, {kind} negatives: transfer {text}", where, Seeds.average(gains))
+            claim = Finding.of(f"{self.label}, {kind} negatives: transfer {text}", where, Seeds.average(gains))
             found.append(claim._replace(verdict=f"{claim.verdict}; better in {better}") if gains else claim)
         return found
 
@@ -200,7 +200,7 @@ class Matrix:
 def matrix_of(label: str, records: Records) -> Matrix:
     """The matrix of a system."""
     found = records.where(label=f"transfer, {label}", metric="ap")
-    cells = found.pivot("trained_on", "network", "scorer", "negatives")
+    cells = found.by("trained_on", "network", "scorer", "negatives")
     names = {name for place in cells for name in place[:2]}
     return Matrix(label, [*(name for name in NAMES if name in names), *sorted(names - set(NAMES))], cells)
 

@@ -10,7 +10,7 @@ from cawn.caw.config import Config
 from cawn.checks import check_choice
 from cawn.errors import QueryError, brief
 from cawn.paper.experiments import Experiment, Request
-from cawn.paper.results import Result, Results
+from cawn.paper.results import Result, ResultStore
 from cawn.systems.settings import Settings
 
 
@@ -80,13 +80,13 @@ def settings_of(variant: Variant, network: str, request: Request) -> Settings:
     return config.with_(**changes)
 
 
-def tuned(results: Results, network: str, preset: str) -> dict[str, Any]:
+def tuned(results: ResultStore, network: str, preset: str) -> dict[str, Any]:
     """The settings that the grid search found for a preset of the paper; see `best_trial`."""
     trial = best_trial(results, network, preset)
     return {} if trial is None else dict(trial.settings["searched"])
 
 
-def best_trial(results: Results, network: str, preset: str) -> Result | None:
+def best_trial(results: ResultStore, network: str, preset: str) -> Result | None:
     """The cheapest of the trials whose validation AP is nearly the best.
 
     If this preset has not been searched, that of the other preset of the paper.
