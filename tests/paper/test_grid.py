@@ -14,6 +14,7 @@ from cawn.paper.grid import Grid
 from cawn.paper.records import Records
 from cawn.paper.results import Result, ResultStore
 from cawn.paper.sweep import sweep
+from cawn.studies.tuning.objective import Objective
 from ctrl_c import stopped_after
 
 SMALL = {"dim": 8, "num_walks": 8, "epochs": 2, "batch_size": 64}
@@ -83,6 +84,19 @@ def test_results_that_were_removed_are_taken_from_the_study(searched: Path, tmp_
     assert {label: one.value for label, one in trials(folder).items()} == {
         label: one.value for label, one in trials(searched).items() if "mean" in label
     }
+
+
+def test_a_trial_that_failed_is_reported_and_does_not_count(searched: Path, tmp_path: Path, monkeypatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise cawn.QueryError("no luck")
+
+    folder = Path(shutil.copytree(searched, tmp_path / "copy"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Objective, "trainer", refuse)
+        assert search(folder, 3) == ["uci, grid paper-mean, trial 2: no luck"]
+    assert "grid paper-mean, trial 2" not in trials(folder)
+    assert search(folder, 3) == []
+    assert "grid paper-mean, trial 3" in trials(folder)
 
 
 def test_an_interrupted_search_keeps_its_trials(tmp_path: Path, capsys) -> None:

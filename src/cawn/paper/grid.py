@@ -24,7 +24,7 @@ from cawn.paper.variants import best_trial
 from cawn.studies.tuning import Search, tune
 from cawn.studies.tuning.journal import import_optuna
 from cawn.studies.tuning.plan import FILE, Plan, read_study
-from cawn.studies.tuning.trials import SharedStudy
+from cawn.studies.tuning.trials import SharedStudy, Trial
 
 PRESETS = ("paper-mean", "paper-attn")
 SEARCHED = ("num_walks", "length", "alpha", "dim", "lr")
@@ -43,19 +43,22 @@ class Grid(Experiment):
         import_optuna("the grid search", "paper")
         presets = [name for name in PRESETS if request.systems is None or name in request.systems]
         failed = []
-        for network, events in request.networks.items():
-            for preset in presets:
-                folder = request.results.folder / f"grid-{network}-{preset}"
-                try:
-                    search(events, folder, network, preset, request)
-                except CawnError as error:
-                    failed.append(f"{network}, grid {preset}: {error}")
-                except KeyboardInterrupt:
-                    if not request.quiet:
-                        print("stopped; run the same command again to continue", file=sys.stderr)
-                    raise
-                finally:
-                    copy_trials(folder, network, preset, request.results, save)
+        for (network, events), preset in product(request.networks.items(), presets):
+            folder = request.results.folder / f"grid-{network}-{preset}"
+            before = [trial.number for trial in trials_of(folder) if trial.state == "failed"]
+            try:
+                search(events, folder, network, preset, request, len(before))
+            except CawnError as error:
+                failed.append(f"{network}, grid {preset}: {error}")
+            except KeyboardInterrupt:
+                if not request.quiet:
+                    print("stopped; run the same command again to continue", file=sys.stderr)
+                raise
+            finally:
+                found = trials_of(folder)
+                copy_trials(found, network, preset, request.results, save)
+            new = [trial for trial in found if trial.state == "failed" and trial.number not in before]
+            failed += [f"{network}, grid {preset}, trial {trial.number}: {trial.reason}" for trial in new]
         return failed
 
     def show(self, records: Records) -> Content | None:
@@ -84,8 +87,8 @@ _COLUMNS = {
 }
 
 
-def search(events: Events, folder: Path, network: str, preset: str, request: Request) -> None:
-    """Make the trials that are missing; any number of processes may do so at once."""
+def search(events: Events, folder: Path, network: str, preset: str, request: Request, failed: int) -> None:
+    """Make the trials that are missing, and others for those that failed; several processes may do so at once."""
     space = space_of(network, events)
     low, high = (space["alpha"][end] for end in ("low", "high"))
     first = {"alpha": float(f"{(low * high) ** 0.5:.2g}"), "lr": 1e-3}  # the middle of the range
@@ -93,7 +96,7 @@ def search(events: Events, folder: Path, network: str, preset: str, request: Req
         events,
         Config.preset(preset).with_(**first | dict(request.changes)),
         out=folder,
-        trials=request.trials or _TRIALS,
+        trials=(request.trials or _TRIALS) + failed,
         search=Search({name: values for name, values in space.items() if name not in request.changes}, seeds=1),
         jobs=max(request.jobs, 1),
         device=request.device,
@@ -116,17 +119,22 @@ def space_of(network: str, events: Events) -> dict[str, Any]:
     }
 
 
-def copy_trials(folder: Path, network: str, preset: str, results: ResultStore, save: Save) -> None:
-    """Add the trials of a study that have ended, and not failed, to the results."""
+def trials_of(folder: Path) -> list[Trial]:
+    """The trials of a study; none if it has not begun."""
     if not (folder / FILE).exists():
-        return
-    plan = Plan.from_dict(read_study(folder))
-    known = {label for one in results.all("trial") if one.network == network for label in one.labels}
-    for trial in SharedStudy(folder, plan).trials():
+        return []
+    return SharedStudy(folder, Plan.from_dict(read_study(folder))).trials()
+
+
+def copy_trials(trials: list[Trial], network: str, preset: str, results: ResultStore, save: Save) -> None:
+    """Add the trials that have ended, and not failed, to the results."""
+    for trial in trials:
+        if trial.config is None or trial.state not in ("complete", "pruned"):
+            continue
         label = f"grid {preset}, trial {trial.number}"
-        if trial.state in ("complete", "pruned") and label not in known:
-            one = training(network, trial.config or plan.config, task="transductive", seed=0, label=label)
-            found = {name: getattr(trial.config, name) for name in SEARCHED}
+        found = {name: getattr(trial.config, name) for name in SEARCHED}
+        if all(one.settings["searched"] != found for one in results.labelled(label, network)):
+            one = training(network, trial.config, task="transductive", seed=0, label=label)
             curve = [round(ap, 6) for _, ap in sorted(trial.curve.items())]
             value = {"validation": curve} | ({"stopped": True} if trial.state == "pruned" else {})
             settings = {"preset": preset, "searched": found, **one.settings}
@@ -140,16 +148,13 @@ def _summary(trials: list[Result], network: str, preset: str, results: ResultSto
     ranges = published()["grid"].get(network, {}).get("alpha")
     found = {} if best is None else best.settings["searched"]
     shown = {name: value if isinstance(value, str) else f"{value:g}" for name, value in found.items()}
-    return (
-        dict.fromkeys(SEARCHED, "")
-        | shown
-        | {
-            "network": display_name(network),
-            "preset": preset,
-            "trials": len(trials),
-            "pruned": len(trials) - len(complete),
-            "best": "" if best is None else f"{100 * max(best.value['validation']):.2f}",
-            "ranges": f"{ranges[0]:g} to {ranges[-1]:g}" if ranges else "",
-            "values": f"{values[0]:.2f} to {values[-1]:.2f}" if values else "",
-        }
-    )
+    about = {
+        "network": display_name(network),
+        "preset": preset,
+        "trials": len(trials),
+        "pruned": len(trials) - len(complete),
+        "best": "" if best is None else f"{100 * max(best.value['validation']):.2f}",
+        "ranges": f"{ranges[0]:g} to {ranges[-1]:g}" if ranges else "",
+        "values": f"{values[0]:.2f} to {values[-1]:.2f}" if values else "",
+    }
+    return dict.fromkeys(SEARCHED, "") | shown | about

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -32,6 +32,11 @@ from cawn.systems.training import TrainingLinks
 
 TRAINED, RESCALED, UNCHANGED, RULE = "trained", "rescaled", "unchanged", "recency"
 _SYSTEMS = ("paper-mean", "default", "counts", "rates")  # by default
+_CLAIMS = {
+    RULE: "is better than recency",
+    TRAINED: "is better than training on the test network",
+    UNCHANGED: "is better with decays and time unit of the test network",
+}
 _SHOWN = ("random", "historical")  # negatives
 _DARKEST = -20.0  # points, in the plot
 _TRAINING = 0.7  # share of a measurement that is training, for progress
@@ -180,16 +185,13 @@ class Matrix:
 
     def claims(self, kind: str) -> list[Finding]:
         """How AP after transfer compares, on average over the pairs of networks and paired by seed."""
-        others: dict[str, Callable[[str, str], Seeds]] = {
-            "is better than recency": lambda start, test: self.cells[start, test, RULE, kind],
-            "is better than training on the test network": lambda start, test: self.cells[test, test, TRAINED, kind],
-            "is better with decays and time unit of the test network": lambda start, test: self.cells[
-                start, test, UNCHANGED, kind
-            ],
-        }
         found = []
-        for text, other in others.items():
-            gains = [self.cells[start, test, RESCALED, kind] - other(start, test) for start, test in self.pairs()]
+        for scorer, text in _CLAIMS.items():
+            gains = [
+                self.cells[start, test, RESCALED, kind]
+                - self.cells[test if scorer == TRAINED else start, test, scorer, kind]
+                for start, test in self.pairs()
+            ]
             gains = [gain for gain in gains if gain]
             better, where = sum(gain.mean > 0 for gain in gains), f"{counted(len(gains), 'pair')} of networks"
             claim = Finding.of(f"{self.label}, {kind} negatives: transfer {text}", where, Seeds.average(gains))
