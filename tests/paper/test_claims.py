@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cawn.caw.config import Config
-from cawn.paper.ablation import ADDITIONS, ORIGINAL, PAPER_ROWS, ROWS, Ablation
+from cawn.paper.ablation import PAPER_ROWS, ROWS, Ablation
 from cawn.paper.clocks import Clocks
 from cawn.paper.complexity import Complexity
 from cawn.paper.curves import BEST, FIRST, INDEPENDENT, Sensitivity, Tree
@@ -15,7 +15,7 @@ from cawn.paper.published import published
 from cawn.paper.records import Records
 from cawn.paper.results import Result
 from cawn.paper.shapes import PRINTED, caw_claims, power_claim, printed_claim
-from cawn.paper.tables import KindsOfNegatives, summary
+from cawn.paper.tables import summary
 from cawn.paper.transfer import Transfer
 from paper_results import gather, result, row, searched, trained
 
@@ -68,12 +68,6 @@ def test_the_claims_of_table_3(factor: int, verdict: str) -> None:
     assert sum(" is above " in claim for claim in found) == (15 if factor < 0 else 0) or factor == 0
 
 
-def test_one_pair_in_the_other_order() -> None:
-    found = claims(Ablation(), *ablated(PAPER | {"alpha = 0": 0.79}))
-    other = found["CAW-N-mean: 'alpha = 0' is above 'remove f1' (the paper's own intervals overlap)"]
-    assert (other.difference, other.verdict) == ("-0.45", "contradicted")
-
-
 def test_parts_matter_more_without_attributes() -> None:
     def claim(wikipedia: float, uci: float) -> Finding:
         rows = dict(zip(PAPER_ROWS, (0.95, 0.9, 0.9, 0.9, 0.9), strict=False))
@@ -85,17 +79,6 @@ def test_parts_matter_more_without_attributes() -> None:
 
     assert claim(0.0, 0.02)[1:3] == ("UCI against Wikipedia", "+2.00")
     assert claim(0.02, 0.0).verdict == "contradicted"
-
-
-def test_what_each_addition_adds() -> None:
-    means = {ORIGINAL: 0.95} | {f"without {name}": 0.95 for name in ADDITIONS}
-    means |= {"without rates": 0.93, "without degree": 0.96}
-    better = means | {"without rates": 0.89}
-    found = claims(Ablation(), *ablated(means, "default"), *ablated(better, "default", "enron"))
-    how = "AUC is higher (historical negatives, pooled)"
-    assert found[f"CAW-N default: rates: {how}"][1:] == ("Enron, UCI", "+4.00", "± 0.09", "confirmed")
-    assert found[f"CAW-N default: degree: {how}"].verdict == "contradicted"
-    assert found[f"CAW-N default: direction: {how}"].verdict == "undecided"
 
 
 # Curves
@@ -189,16 +172,6 @@ def test_what_is_reproduced_and_surpassed(runs: tuple[tuple[str, float], ...], v
 
 
 # Beyond the paper
-
-
-def test_historical_negatives_are_harder() -> None:
-    rows = [
-        [row(ap, negatives=kind) for kind, ap in zip(("random", "historical"), pair, strict=True)]
-        for pair in ((0.97, 0.9), (0.96, 0.895))
-    ]
-    found = claims(KindsOfNegatives(), *(trained("CAW-N-mean", *some, seed=seed) for seed, some in enumerate(rows)))
-    (claim,) = (one for one in found.values() if one.verdict != "not measured")
-    assert claim[1:3] == ("UCI", "+6.75")
 
 
 @pytest.mark.parametrize(

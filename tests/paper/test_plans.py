@@ -23,7 +23,7 @@ from cawn.paper.results import Result, ResultStore
 from cawn.paper.shapes import Shapes
 from cawn.paper.tables import KindsOfNegatives, Table2, Table6
 from cawn.paper.transfer import Transfer
-from cawn.paper.variants import BY_NAME, VARIANTS, check_request, chosen_variants, paper_config, settings_of, tuned
+from cawn.paper.variants import BY_NAME, VARIANTS, check_request, paper_config, settings_of, tuned
 from networks import random_events
 from paper_results import gather, result, searched
 
@@ -206,14 +206,6 @@ def test_paper_presets_take_what_the_search_found() -> None:
 def test_of_nearly_equal_settings_the_cheapest_are_taken() -> None:
     found = gather(trial(0.9, num_walks=128), trial(0.89999, num_walks=32), trial(0.8, num_walks=16))
     assert tuned(found, "uci", "paper-mean") == {"num_walks": 32}
-
-
-def test_chosen_variants() -> None:
-    assert chosen_variants(request()) == list(VARIANTS)
-    assert [variant.label for variant in chosen_variants(request(systems=("rates", "paper-attn")))] == [
-        "rates",
-        "CAW-N-attn",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,9 @@ def provenance(results: ResultStore, used: Iterable[Result]) -> dict[str, list[s
         "Commands": [code(command) for command in dict.fromkeys(one.command for one in chosen)],
         "Time": [_time(chosen)] if chosen else [],
         "Device": list(dict.fromkeys(one.device for one in chosen)),
-        "Versions": list(dict.fromkeys(", ".join(map(" ".join, one.versions.items())) for one in chosen)),
+        "Versions": list(
+            dict.fromkeys(", ".join(map(" ".join, one.versions.items())) for one in chosen if one.versions)
+        ),
     }
     return {name: values for name, values in facts.items() if values}
 
