@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -42,24 +43,8 @@ class Grid(Experiment):
     def make(self, request: Request, sweep: Callable[[list[Measurement]], list[str]], save: Save) -> list[str]:
         import_optuna("the grid search", "paper")
         presets = [name for name in PRESETS if request.systems is None or name in request.systems]
-        failed = []
-        for (network, events), preset in product(request.networks.items(), presets):
-            folder = request.results.folder / f"grid-{network}-{preset}"
-            before = [trial.number for trial in trials_of(folder) if trial.state == "failed"]
-            try:
-                search(events, folder, network, preset, request, len(before))
-            except CawnError as error:
-                failed.append(f"{network}, grid {preset}: {error}")
-            except KeyboardInterrupt:
-                if not request.quiet:
-                    print("stopped; run the same command again to continue", file=sys.stderr)
-                raise
-            finally:
-                found = trials_of(folder)
-                copy_trials(found, network, preset, request.results, save)
-            new = [trial for trial in found if trial.state == "failed" and trial.number not in before]
-            failed += [f"{network}, grid {preset}, trial {trial.number}: {trial.reason}" for trial in new]
-        return failed
+        studies = [_Study(request, network, preset) for network, preset in product(request.networks, presets)]
+        return [failure for study in studies for failure in study.search(save)]
 
     def show(self, records: Records) -> Content | None:
         found = list(records.results.all("trial"))
@@ -87,22 +72,76 @@ _COLUMNS = {
 }
 
 
-def search(events: Events, folder: Path, network: str, preset: str, request: Request, failed: int) -> None:
-    """Make the trials that are missing, and others for those that failed; several processes may do so at once."""
-    space = space_of(network, events)
-    low, high = (space["alpha"][end] for end in ("low", "high"))
-    first = {"alpha": float(f"{(low * high) ** 0.5:.2g}"), "lr": 1e-3}  # the middle of the range
-    tune(
-        events,
-        Config.preset(preset).with_(**first | dict(request.changes)),
-        out=folder,
-        trials=(request.trials or _TRIALS) + failed,
-        search=Search({name: values for name, values in space.items() if name not in request.changes}, seeds=1),
-        jobs=max(request.jobs, 1),
-        device=request.device,
-        threads=request.threads,
-        quiet=request.quiet,
-    )
+@dataclass(frozen=True)
+class _Study:
+    """The search for one network and preset."""
+
+    request: Request
+    network: str
+    preset: str
+
+    @property
+    def name(self) -> str:
+        return f"grid {self.preset}"
+
+    @property
+    def folder(self) -> Path:
+        return self.request.results.folder / f"grid-{self.network}-{self.preset}"
+
+    def search(self, save: Save) -> list[str]:
+        """Make the trials that are missing, and others for those that failed; returns a line for each that fails."""
+        before = [trial.number for trial in self.trials() if trial.state == "failed"]
+        failures = []
+        try:
+            self._tune(len(before))
+        except CawnError as error:
+            failures.append(f"{self.network}, {self.name}: {error}")
+        except KeyboardInterrupt:
+            if not self.request.quiet:
+                print("stopped; run the same command again to continue", file=sys.stderr)
+            raise
+        finally:
+            for trial in self.trials():
+                self._copy(trial, save)
+        new = [trial for trial in self.trials() if trial.state == "failed" and trial.number not in before]
+        return failures + [f"{self.network}, {self.name}, trial {trial.number}: {trial.reason}" for trial in new]
+
+    def _tune(self, failed: int) -> None:
+        """Run the study; several processes may do so at once."""
+        request, events = self.request, self.request.networks[self.network]
+        space = space_of(self.network, events)
+        low, high = (space["alpha"][end] for end in ("low", "high"))
+        first = {"alpha": float(f"{(low * high) ** 0.5:.2g}"), "lr": 1e-3}  # the middle of the range
+        tune(
+            events,
+            Config.preset(self.preset).with_(**first | dict(request.changes)),
+            out=self.folder,
+            trials=(request.trials or _TRIALS) + failed,
+            search=Search({name: values for name, values in space.items() if name not in request.changes}, seeds=1),
+            jobs=max(request.jobs, 1),
+            device=request.device,
+            threads=request.threads,
+            quiet=request.quiet,
+        )
+
+    def trials(self) -> list[Trial]:
+        """All trials; none if the search has not begun."""
+        if not (self.folder / FILE).exists():
+            return []
+        return SharedStudy(self.folder, Plan.from_dict(read_study(self.folder))).trials()
+
+    def _copy(self, trial: Trial, save: Save) -> None:
+        """Add a trial that has ended, and not failed, to the results."""
+        if trial.config is None or trial.state not in ("complete", "pruned"):
+            return
+        label = f"{self.name}, trial {trial.number}"
+        found = {name: getattr(trial.config, name) for name in SEARCHED}
+        if all(one.settings["searched"] != found for one in self.request.results.labelled(label, self.network)):
+            one = training(self.network, trial.config, task="transductive", seed=0, label=label)
+            curve = [round(ap, 6) for _, ap in sorted(trial.curve.items())]
+            value = {"validation": curve} | ({"stopped": True} if trial.state == "pruned" else {})
+            settings = {"preset": self.preset, "searched": found, **one.settings}
+            save(Measurement(self.network, "trial", settings, label), value, trial.seconds)
 
 
 def space_of(network: str, events: Events) -> dict[str, Any]:
@@ -117,28 +156,6 @@ def space_of(network: str, events: Events) -> dict[str, Any]:
         "dim": [32, 64, 128],
         "lr": [1e-4, 3e-4, 1e-3],
     }
-
-
-def trials_of(folder: Path) -> list[Trial]:
-    """The trials of a study; none if it has not begun."""
-    if not (folder / FILE).exists():
-        return []
-    return SharedStudy(folder, Plan.from_dict(read_study(folder))).trials()
-
-
-def copy_trials(trials: list[Trial], network: str, preset: str, results: ResultStore, save: Save) -> None:
-    """Add the trials that have ended, and not failed, to the results."""
-    for trial in trials:
-        if trial.config is None or trial.state not in ("complete", "pruned"):
-            continue
-        label = f"grid {preset}, trial {trial.number}"
-        found = {name: getattr(trial.config, name) for name in SEARCHED}
-        if all(one.settings["searched"] != found for one in results.labelled(label, network)):
-            one = training(network, trial.config, task="transductive", seed=0, label=label)
-            curve = [round(ap, 6) for _, ap in sorted(trial.curve.items())]
-            value = {"validation": curve} | ({"stopped": True} if trial.state == "pruned" else {})
-            settings = {"preset": preset, "searched": found, **one.settings}
-            save(Measurement(network, "trial", settings, label), value, trial.seconds)
 
 
 def _summary(trials: list[Result], network: str, preset: str, results: ResultStore) -> dict[str, Any]:

@@ -144,23 +144,20 @@ def shape_table(groups: Iterable[WalkGroups], links: int, length: int, num_walks
     shapes, positive, link, contribution, count = (np.concatenate(column) for column in zip(*columns, strict=True))
     keys, number = np.unique(shapes, axis=0, return_inverse=True)
     number = number.reshape(-1)
-
-    def total(weights: Array) -> Array:
-        return np.bincount(number, weights=weights, minlength=len(keys))
-
-    pairs, walks = total(np.ones(len(number))), total(count)
-    score = num_walks * total(contribution) / walks
-    with_positives, with_negatives = total(positive) / links, total(~positive) / links
+    pairs, with_positives, terms, walks = (
+        np.bincount(number, weights=weights, minlength=len(keys))
+        for weights in (np.ones(len(number)), positive, contribution, count)
+    )
+    figures = {
+        "score": num_walks * terms / walks,
+        "with_positives": with_positives / links,
+        "with_negatives": (pairs - with_positives) / links,
+    }
     frequent = np.flatnonzero(pairs >= max(MIN_SHARE * 2 * links, LEAST_PAIRS))
+    order = frequent[np.argsort(-figures["score"][frequent], kind="stable")]
     rows = [
-        {
-            **_describe(keys[i], length),
-            "rank": rank,
-            "score": round(float(score[i]), 6),
-            "with_positives": round(float(with_positives[i]), 6),
-            "with_negatives": round(float(with_negatives[i]), 6),
-        }
-        for rank, i in enumerate(frequent[np.argsort(-score[frequent], kind="stable")], start=1)
+        _describe(keys[i], length) | {"rank": rank} | {name: round(float(each[i]), 6) for name, each in figures.items()}
+        for rank, i in enumerate(order, start=1)
     ]
     power = discriminatory_power(number, positive, link % _FOLDS, count)
     return {
