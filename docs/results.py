@@ -15,7 +15,7 @@ from cawn.files import write_text
 from cawn.paper.experiments import Table
 from cawn.paper.pages import part_markdown, summary_markdown, table_markdown
 from cawn.paper.published import CAWN, NETWORKS, TESTS, PaperValue, display_name, paper_value
-from cawn.paper.records import MODEL, Records, Seeds
+from cawn.paper.records import MODEL, BySeed, Records
 from cawn.paper.report import FOLDER, PaperReport, collect, experiment_command
 from cawn.paper.results import ResultStore
 from cawn.paper.tables import OURS, accuracies
@@ -48,7 +48,7 @@ def compact(records: Records) -> Table | None:
     """The paper presets beside the paper's values, and our own presets; None without results. The best is bold."""
     pivot, rows = accuracies(records, "auc"), []
     for network, test in product(NETWORKS, TESTS):
-        values: dict[tuple[str, str], Seeds | PaperValue] = {}
+        values: dict[tuple[str, str], BySeed | PaperValue] = {}
         for label in (*CAWN, *OURS):
             values[label, "ours"] = pivot[label, network, *TESTS[test]]
             if label in CAWN and (paper := paper_value("auc", network, label, test)):
@@ -85,8 +85,8 @@ def beside_counting(records: Records) -> Table | None:
     return Table(headings, rows) if rows else None
 
 
-def _mean(values: Seeds, seeds: Any) -> str:
-    chosen = Seeds({seed: value for seed, value in values.items() if seed in seeds})
+def _mean(values: BySeed, seeds: Any) -> str:
+    chosen = BySeed({seed: value for seed, value in values.items() if seed in seeds})
     return f"{chosen.mean:.2f}" if chosen else ""
 
 

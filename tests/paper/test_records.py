@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import cawn
-from cawn.paper.records import Records, Seeds, comparable, first_run, main_settings
+from cawn.paper.records import BySeed, Records, comparable, first_run, main_settings
 from cawn.paper.results import Result
 from paper_results import gather, row, trained
 
@@ -19,7 +19,7 @@ def records(*results: Result) -> Records:
 
 @given(fractions)
 def test_mean_and_interval_are_those_of_students_t(values: dict[int, float]) -> None:
-    found, n = Seeds(values), len(values)
+    found, n = BySeed(values), len(values)
     low, high = stats.t.interval(0.95, n - 1, 0, stats.sem(list(values.values())) or 1e-300)
     assert found.mean == pytest.approx(100 * sum(values.values()) / n)
     assert found.half == pytest.approx(50 * (high - low), rel=1e-3, abs=1e-9)
@@ -28,9 +28,9 @@ def test_mean_and_interval_are_those_of_students_t(values: dict[int, float]) -> 
 
 @given(fractions, fractions)
 def test_differences_are_paired_by_seed(ours: dict[int, float], theirs: dict[int, float]) -> None:
-    both = Seeds(ours) - Seeds(theirs)
+    both = BySeed(ours) - BySeed(theirs)
     assert both == {seed: ours[seed] - theirs[seed] for seed in ours.keys() & theirs.keys()}
-    opposite = Seeds(theirs) - Seeds(ours)
+    opposite = BySeed(theirs) - BySeed(ours)
     verdicts = {"confirmed": "contradicted", "contradicted": "confirmed"}
     assert opposite.verdict == verdicts.get(both.verdict, both.verdict)
     assert both.is_clear == (both.verdict in verdicts) == (len(both) > 1 and abs(both.mean) > both.half)
@@ -38,7 +38,7 @@ def test_differences_are_paired_by_seed(ours: dict[int, float], theirs: dict[int
 
 @given(st.lists(fractions, min_size=1))
 def test_only_seeds_that_all_have_are_averaged(quantities: list[dict[int, float]]) -> None:
-    found = Seeds.average(quantities)
+    found = BySeed.average(quantities)
     assert set(found) == set.intersection(*map(set, quantities))
     for seed, value in found.items():
         assert value == pytest.approx(sum(one[seed] for one in quantities) / len(quantities))
@@ -47,16 +47,16 @@ def test_only_seeds_that_all_have_are_averaged(quantities: list[dict[int, float]
 def test_a_common_effect_of_the_seed_cancels() -> None:
     noise = {0: 0.0, 1: 0.2, 2: -0.2}
     low, high = ({seed: mean + value for seed, value in noise.items()} for mean in (0.5, 0.51))
-    assert Seeds(low).half > 40
-    gain = Seeds(high) - low
+    assert BySeed(low).half > 40
+    gain = BySeed(high) - low
     assert (gain.signed, gain.verdict) == ("+1.00 ± 0.00", "confirmed")
 
 
 def test_a_single_seed_decides_nothing() -> None:
-    one = Seeds({3: 0.9})
+    one = BySeed({3: 0.9})
     assert (str(one), one.signed, one.verdict) == ("90.00", "+90.00", "undecided")
-    assert (str(Seeds()), Seeds().signed, Seeds().verdict) == ("", "", "not measured")
-    assert Seeds.average([]) == {}
+    assert (str(BySeed()), BySeed().signed, BySeed().verdict) == ("", "", "not measured")
+    assert BySeed.average([]) == {}
 
 
 def test_every_number_has_a_record() -> None:

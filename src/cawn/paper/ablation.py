@@ -11,7 +11,7 @@ from cawn.learn.plots import INK
 from cawn.paper.experiments import Content, Experiment, Finding, Plot, Request, Table, titled
 from cawn.paper.measurements import KINDS_OF_NEGATIVES, Measurement, inductive, training
 from cawn.paper.published import NETWORKS, PaperValue, display_name, paper_value, published
-from cawn.paper.records import MODEL, MetricRecord, Records, Seeds, comparable, first_run, main_settings
+from cawn.paper.records import MODEL, BySeed, MetricRecord, Records, comparable, first_run, main_settings
 from cawn.paper.results import Result
 from cawn.paper.variants import BY_NAME, paper_config, settings_of
 
@@ -115,16 +115,16 @@ class Ablated:
         tested = found.where(links="all", clock="strict", scorer=MODEL)
         self._pivot = tested.by("network", "label", "metric", "negatives")
 
-    def auc(self, network: str, row: str, how: Measure = AS_IN_PAPER) -> Seeds:
+    def auc(self, network: str, row: str, how: Measure = AS_IN_PAPER) -> BySeed:
         return self._pivot[network, row, how.metric, how.negatives]
 
-    def gain(self, network: str, row: str, other: str, how: Measure = AS_IN_PAPER) -> Seeds:
+    def gain(self, network: str, row: str, other: str, how: Measure = AS_IN_PAPER) -> BySeed:
         """How much higher AUC is in one row than in another."""
         return self.auc(network, row, how) - self.auc(network, other, how)
 
-    def worth(self, addition: str, how: Measure) -> Seeds:
+    def worth(self, addition: str, how: Measure) -> BySeed:
         """How much an addition raises AUC, averaged over the networks, for the seeds that all of them have."""
-        return Seeds.average(self.gain(network, ORIGINAL, f"without {addition}", how) for network in self.networks)
+        return BySeed.average(self.gain(network, ORIGINAL, f"without {addition}", how) for network in self.networks)
 
     def claims(self) -> list[Finding]:
         pairs = [(text, name, self.gain(name, *rows)) for text, rows in CLAIMS.items() for name in self.networks]
@@ -161,7 +161,7 @@ class Ablated:
         known = [network for network in self.networks if network in about]
         groups = [[name for name in known if (about[name]["link attributes"] > 0) is has] for has in (False, True)]
         without, attributed = (
-            Seeds.average(self.gain(name, ORIGINAL, row) for name in names for row in list(PAPER_ROWS)[1:5])
+            BySeed.average(self.gain(name, ORIGINAL, row) for name in names for row in list(PAPER_ROWS)[1:5])
             for names in groups
         )
         where = " against ".join(map(titled, groups))
@@ -267,7 +267,7 @@ class Authors(Experiment):
             equations, rows = pivot[network, f"authors, {EQUATIONS}"], []
             for name in (EQUATIONS, *DIFFERENCES, ALL):
                 auc = pivot[network, f"authors, {name}"]
-                gain = Seeds() if name == EQUATIONS else auc - equations
+                gain = BySeed() if name == EQUATIONS else auc - equations
                 rows.append([name, str(auc), gain.signed + (" (not clear)" if gain and not gain.is_clear else "")])
                 section.claims.append(Finding.of(f"the authors' code, {name}: AUC is higher", network, gain))
             if (paper := paper_value("auc", network, "CAW-N-mean", "transductive")) is not None:

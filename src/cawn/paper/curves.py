@@ -16,11 +16,11 @@ from cawn.data.events import Events
 from cawn.paper.experiments import Content, Experiment, Finding, Plot, Request, Table
 from cawn.paper.measurements import Measurement, inductive
 from cawn.paper.published import display_name
-from cawn.paper.records import Records, Seeds, comparable, first_run, main_settings
+from cawn.paper.records import BySeed, Records, comparable, first_run, main_settings
 from cawn.paper.results import Result
 from cawn.paper.variants import paper_config
 
-Curve = dict[float, Seeds]  # AUC by the place on the axis, in ascending order
+Curve = dict[float, BySeed]  # AUC by the place on the axis, in ascending order
 AS_IN_PAPER = {"metric": "auc_batch30", "scorer": "", "links": "all", "negatives": "random", "clock": "strict"}
 
 
@@ -216,7 +216,7 @@ def _tree_curve(records: Records) -> Curve:
 def _tree_claims(network: str, curve: Curve) -> list[Finding]:
     """Whether trees are worse, and less so for large k_1."""
     losses = {k: curve[NUM_WALKS] - auc for k, auc in curve.items() if k != NUM_WALKS}
-    small, large = (Seeds.average(losses.get(k, Seeds()) for k in some) for some in (SMALL, LARGE))
+    small, large = (BySeed.average(losses.get(k, BySeed()) for k in some) for some in (SMALL, LARGE))
     text = f"trees lose less with k_1 = {LARGE[0]} to {LARGE[-1]} than with k_1 = {SMALL[0]} to {SMALL[-1]}"
     worse = "trees with k_1 = {:g} are worse than independent walks"
     return [Finding.of(worse.format(k), network, loss) for k, loss in losses.items()] + [
@@ -230,7 +230,7 @@ def _tree_table(curves: dict[str, Curve]) -> Table:
         drawn, most = k + NUM_WALKS, LENGTH * NUM_WALKS
         row = [str(k), str(NUM_WALKS // k), f"{drawn} ({100 * drawn / most:.0f} %)"]
         for curve in curves.values():
-            auc = curve.get(k, Seeds())
+            auc = curve.get(k, BySeed())
             row += [str(auc), "" if k == NUM_WALKS else (auc - curve[NUM_WALKS]).signed]
         rows.append(row)
     headings = [text for network in curves for text in (display_name(network), "difference")]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 from cawn.data.events import Events
 from cawn.paper.measurements import Measurement
 from cawn.paper.published import PaperValue, display_name
-from cawn.paper.records import Records, Seeds
+from cawn.paper.records import BySeed, Records
 from cawn.paper.results import Result, ResultStore, refuse_damaged
 
 Save = Callable[[Measurement, Any, float], object]  # takes a measurement, its value and its seconds
@@ -70,7 +70,7 @@ class Finding(NamedTuple):
     verdict: str
 
     @classmethod
-    def of(cls, claim: str, network: str, gain: Seeds) -> Finding:
+    def of(cls, claim: str, network: str, gain: BySeed) -> Finding:
         """That a difference is positive."""
         mean = f"{gain.mean:+.2f}" if gain else ""
         return cls(claim, display_name(network), mean, gain.interval, gain.verdict)
@@ -130,7 +130,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def beside(ours: Seeds, paper: PaperValue | None, *, best: bool = False) -> str:
+def beside(ours: BySeed, paper: PaperValue | None, *, best: bool = False) -> str:
     """Our value, bold if it is the best, and below it the paper's in parentheses."""
     lines = [f"**{ours}**" if best else str(ours)] if ours else []
     return "<br>".join(lines + ([] if paper is None else [f"({paper})"]))

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from cawn.errors import QueryError, StorageError, brief
-from cawn.learn.metrics import mean_and_interval
+from cawn.learn.results import Mean
 from cawn.paper.published import in_order
 from cawn.paper.results import Result, ResultStore
 
@@ -63,23 +63,22 @@ def _check(run: Result, metric: str, value: float) -> None:
         raise StorageError(f"{run.name}: {metric} is {brief(value)}, not between 0 and 1; remove this result")
 
 
-class Seeds(dict[int, float]):
+class BySeed(dict[int, float]):
     """A quantity by seed, as a fraction; as text, its mean in percent ± half the width of its 95 % interval."""
 
     @cached_property
-    def _interval(self) -> tuple[float, float]:
-        mean, half = mean_and_interval(list(self.values()))
-        return 100 * mean, 100 * half
+    def _mean(self) -> Mean:
+        return Mean.of(list(self.values()))
 
     @property
     def mean(self) -> float:
         """In percent."""
-        return self._interval[0]
+        return 100 * self._mean.mean
 
     @property
     def half(self) -> float | None:
         """Half the width of the interval; None for a single seed."""
-        return self._interval[1] if len(self) > 1 else None
+        return 100 * (self._mean.half or 0.0) if len(self) > 1 else None
 
     @property
     def interval(self) -> str:
@@ -87,16 +86,16 @@ class Seeds(dict[int, float]):
         return f"± {self.half:.2f}" if len(self) > 1 else ""
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f} {self.interval}".rstrip() if self else ""
+        return f"{self._mean}" if self else ""
 
     @property
     def signed(self) -> str:
         """As text with a sign, for differences."""
-        return f"{self.mean:+.2f} {self.interval}".rstrip() if self else ""
+        return f"{self._mean:+}" if self else ""
 
-    def __sub__(self, other: Mapping[int, float]) -> Seeds:
+    def __sub__(self, other: Mapping[int, float]) -> BySeed:
         """The difference for the seeds that both have."""
-        return Seeds({seed: self[seed] - other[seed] for seed in sorted(self.keys() & other.keys())})
+        return BySeed({seed: self[seed] - other[seed] for seed in sorted(self.keys() & other.keys())})
 
     @property
     def is_clear(self) -> bool:
@@ -113,18 +112,18 @@ class Seeds(dict[int, float]):
         return "confirmed" if self.mean > 0 else "contradicted"
 
     @staticmethod
-    def average(quantities: Iterable[Mapping[int, float]]) -> Seeds:
+    def average(quantities: Iterable[Mapping[int, float]]) -> BySeed:
         """The mean of several quantities, for the seeds that all of them have."""
         found = list(quantities)
         seeds = set.intersection(*map(set, found)) if found else set[int]()
-        return Seeds({seed: fmean(one[seed] for one in found) for seed in sorted(seeds)})
+        return BySeed({seed: fmean(one[seed] for one in found) for seed in sorted(seeds)})
 
 
-class Groups(dict[tuple[Any, ...], Seeds]):
+class Groups(dict[tuple[Any, ...], BySeed]):
     """Quantities by the values of some columns; empty where there is no record."""
 
-    def __missing__(self, key: tuple[Any, ...]) -> Seeds:
-        return Seeds()
+    def __missing__(self, key: tuple[Any, ...]) -> BySeed:
+        return BySeed()
 
     def best(self, *end: Any) -> float | None:
         """The highest mean among the quantities whose key ends so."""
@@ -173,10 +172,10 @@ class Records(list[MetricRecord]):
             if runs.setdefault((*place, record.seed), record.run) is not record.run:
                 name = record.run.name
                 raise QueryError(f"{name}: two results with the same seed cannot be averaged; remove one of them")
-            found.setdefault(place, Seeds())[record.seed] = record.value
+            found.setdefault(place, BySeed())[record.seed] = record.value
         return found
 
-    def seeds(self) -> Seeds:
+    def seeds(self) -> BySeed:
         """The values by seed; the records may differ in nothing else."""
         return self.by()[()]
 

@@ -11,7 +11,7 @@ from cawn.learn.plots import COLOURS
 from cawn.paper.experiments import Content, Experiment, Finding, Plot, Request, Table, beside, counted, listing, titled
 from cawn.paper.measurements import KINDS_OF_NEGATIVES, TASKS, Measurement, training
 from cawn.paper.published import CAWN, NETWORKS, TESTS, Metric, PaperValue, display_name, paper_value
-from cawn.paper.records import MODEL, Groups, Records, Seeds
+from cawn.paper.records import MODEL, BySeed, Groups, Records
 from cawn.paper.variants import BY_NAME, VARIANTS, chosen_variants, settings_of
 from cawn.systems.baselines import STANDING
 
@@ -92,7 +92,7 @@ class Compared(NamedTuple):
     network: str
     test: str
     label: str
-    ours: Seeds
+    ours: BySeed
     paper: PaperValue
 
     @property
@@ -176,7 +176,7 @@ class Line(NamedTuple):
 
     label: str
     trained_with: str  # "random", "mixed", or "untrained"
-    ap: dict[tuple[str, str], Seeds]  # by task and kind of negatives
+    ap: dict[tuple[str, str], BySeed]  # by task and kind of negatives
 
 
 class KindsOfNegatives(Experiment):
@@ -205,7 +205,7 @@ class KindsOfNegatives(Experiment):
             Finding.of(
                 f"{task}: {line.label}: AP is lower against historical than against random negatives",
                 network,
-                line.ap.get((task, "random"), Seeds()) - line.ap.get((task, "historical"), Seeds()),
+                line.ap.get((task, "random"), BySeed()) - line.ap.get((task, "historical"), BySeed()),
             )
             for network, task in product(lines, TASKS)
             for line in lines[network]
@@ -230,7 +230,7 @@ def _table(network: str, lines: list[Line]) -> Table:
     best = {place: max((line.ap[place].mean for line in lines if place in line.ap), default=None) for place in _PLACES}
     rows = []
     for line in lines:
-        values = [(line.ap.get(place, Seeds()), best[place]) for place in _PLACES]
+        values = [(line.ap.get(place, BySeed()), best[place]) for place in _PLACES]
         shown = [beside(value, None, best=bool(value) and value.mean == most) for value, most in values]
         rows.append([line.label, line.trained_with, *shown])
     headings = ["system", "negatives in training", *(f"{task}, {kind}" for task, kind in _PLACES)]

@@ -21,7 +21,7 @@ from cawn.learn.testing import Run
 from cawn.paper.experiments import Content, Experiment, Finding, Plot, Request, Table, counted
 from cawn.paper.measurements import KINDS_OF_NEGATIVES, Measurement, Work, config_of, options_of, training
 from cawn.paper.published import NAMES, display_name
-from cawn.paper.records import Groups, Records, Seeds
+from cawn.paper.records import BySeed, Groups, Records
 from cawn.paper.tables import LABELS
 from cawn.paper.variants import BY_NAME, chosen_variants, settings_of
 from cawn.studies.jobs import Send
@@ -171,13 +171,13 @@ class Matrix:
         headings = ["trained on \\ tested on", *map(display_name, self.networks)]
         return Table(headings, rows, f"{self.label}, {kind} negatives")
 
-    def _moved(self, start: str, test: str, scorer: str, kind: str) -> Seeds:
+    def _moved(self, start: str, test: str, scorer: str, kind: str) -> BySeed:
         return self.cells[start, test, TRAINED if start == test else scorer, kind]
 
-    def _rule(self, test: str, kind: str) -> Seeds:
+    def _rule(self, test: str, kind: str) -> BySeed:
         """AP of recency on a test network, from the training network with the most seeds."""
         found = (value for key, value in self.cells.items() if key[1:] == (test, RULE, kind))
-        return max(found, key=len, default=Seeds())
+        return max(found, key=len, default=BySeed())
 
     def pairs(self) -> list[tuple[str, str]]:
         """Training and test networks that differ."""
@@ -194,7 +194,7 @@ class Matrix:
             ]
             gains = [gain for gain in gains if gain]
             better, where = sum(gain.mean > 0 for gain in gains), f"{counted(len(gains), 'pair')} of networks"
-            claim = Finding.of(f"{self.label}, {kind} negatives: transfer {text}", where, Seeds.average(gains))
+            claim = Finding.of(f"{self.label}, {kind} negatives: transfer {text}", where, BySeed.average(gains))
             found.append(claim._replace(verdict=f"{claim.verdict}; better in {better}") if gains else claim)
         return found
 
