@@ -44,7 +44,7 @@ _LINKS_PER_CHUNK = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
+class MeanContribution:
     """The contribution of a part over some links."""
 
     links: str  # "true" or "false"
@@ -74,7 +74,7 @@ class LawPart:
     share: float  # of the evidence of all parts; 0 if that is not significantly positive
     low: float  # confidence interval of the evidence, simultaneous over the table
     high: float
-    means: list[Mean]
+    means: list[MeanContribution]
     auc_without: float  # if the part is left out at test time
     ap_without: float
 
@@ -287,11 +287,11 @@ def is_significant(evidence: float, error: float) -> bool:
     return evidence > NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * error
 
 
-def _mean(links: str, nodes: str, values: Array) -> Mean:
+def _mean(links: str, nodes: str, values: Array) -> MeanContribution:
     if len(values) == 0:
-        return Mean(links, nodes, 0, 0.0, 0.0, 0.0)
+        return MeanContribution(links, nodes, 0, 0.0, 0.0, 0.0)
     error = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
-    return Mean(links, nodes, len(values), float(values.mean()), float(np.abs(values).mean()), error)
+    return MeanContribution(links, nodes, len(values), float(values.mean()), float(np.abs(values).mean()), error)
 
 
 class _ShapeTable:
