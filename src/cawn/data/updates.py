@@ -116,10 +116,8 @@ class Draft:
             Update(len(batch), skipped, nodes)
             for batch, skipped, nodes in zip(batches, self._skipped, np.diff(seen).tolist(), strict=True)
         ]
-        src, dst = (
-            np.concatenate([_NONE, *(each[getattr(b, end)] for each, b in zip(of, batches, strict=True))])
-            for end in ("src", "dst")
-        )
+        ends = (each[np.stack([batch.src, batch.dst])] for each, batch in zip(of, batches, strict=True))
+        src, dst = np.concatenate([np.empty((2, 0), np.int64), *ends], axis=1)
         t = np.concatenate([self._held.t[:0], *(batch.t for batch in batches)])
         order = np.argsort(t, kind="stable")
         msg, link_id = (self._joined(name, order) for name in ("msg", "link_id"))
@@ -159,9 +157,8 @@ class Draft:
         known = np.flatnonzero((ids[batch.src] != UNKNOWN) & (ids[batch.dst] != UNKNOWN))
         if not len(known):
             return repeated
-        first = np.searchsorted(held.t, batch.t[known].min())
-        last = np.searchsorted(held.t, batch.t[known].max(), side="right")
-        near = slice(int(first), int(last))
+        t = batch.t[known]
+        near = slice(int(np.searchsorted(held.t, t.min())), int(np.searchsorted(held.t, t.max(), side="right")))
         if near.start == near.stop:
             return repeated
         mine = _rows(held.src[near], held.dst[near], held.t[near], None if held.msg is None else held.msg[near])
@@ -191,9 +188,6 @@ class Draft:
                 raise LateLinks(f"{late:,} links are older than the newest one ({limits[1]}); such links are refused")
         _refuse_impossible(low, high, limits, form, self._rules.max_ahead, new.clock)
         return first, last
-
-
-_NONE = np.empty(0, np.int64)
 
 
 def _rows(src: Array, dst: Array, t: Array, msg: Array | None) -> Array:

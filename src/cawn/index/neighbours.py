@@ -63,11 +63,6 @@ class Neighbours:
         """The number of links strictly before each time: [B]."""
         return torch.searchsorted(self.t, t)
 
-    def degree(self, nodes: Tensor, visible: Tensor) -> Tensor:
-        """The number of links of each node among the first `visible` [B] links: [B]."""
-        first, end = self._range(nodes, visible)
-        return end - first
-
     def recent(self, nodes: Tensor, visible: Tensor, k: int) -> PastLinks:
         """The last k links of each node [B] among the first `visible` [B] links."""
         first, end = self._range(nodes, visible)

@@ -69,6 +69,4 @@ def read(
     given: dict[str, Any] = {"src": src, "dst": dst, "time": time, "weight": weight, "negative": negative}
     given |= {"link_id": link_id, "msg": msg, "categorical": categorical, "nodes": nodes, "node": node}
     given |= {"bipartite": bipartite, "delimiter": delimiter, "header": header}
-    if memory is None and out is None:
-        return read_like(source, None, **given)
     return read_mapped(source, memory, out, **given)

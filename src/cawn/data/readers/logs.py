@@ -244,6 +244,8 @@ def _mapped(folder: Path) -> dict[str, Array]:
 
 def read_mapped(source: Any, memory: int | str | None, out: Any, **options: Any) -> Events:
     """The arguments `memory` and `out` of `cawn.read`, and its other ones."""
+    if memory is None and out is None:
+        return read_like(source, None, **options)
     if memory is None:
         raise QueryError(f"out={brief(out)}: give memory as well, such as memory='4GiB'")
     limit = parse_bytes(memory)
