@@ -17,7 +17,7 @@ import numpy as np
 
 from cawn.checks import Array, as_array, check_path, parse_bytes
 from cawn.data.array_folders import map_array
-from cawn.data.columns import ArrayFile, GrowingArray, Store, write_array
+from cawn.data.columns import ArrayFile, Store, write_array
 from cawn.data.events import Events
 from cawn.data.names import SLOTS
 from cawn.data.readers.files import File, find_files
@@ -77,8 +77,7 @@ class LogSource:
         events = self._found
         if not isinstance(events, Events):
             log = self.scan(Store(), _UNLIMITED, partial(progress, quiet=True))
-            found = log.columns.items()
-            events = log.events({name: column.view() for name, column in found if isinstance(column, GrowingArray)})
+            events = log.events({name: column.read(0, column.rows) for name, column in log.columns.items()})
             if events.msg is None and self._with_features:
                 events = _with_features(events, self._with_features)
         return self.with_nodes(events)
