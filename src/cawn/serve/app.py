@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import Future
-from functools import partial
+from functools import cached_property, partial
 from time import perf_counter
 from types import GenericAlias
 from typing import Annotated, Any
@@ -255,6 +255,14 @@ def _query(request: Request, name: str) -> list[bytes]:
     return [value.encode("latin-1") for key, value in values if key == name]
 
 
+class _Request(Request):
+    """A request whose headers are decoded once, not at every look."""
+
+    @cached_property
+    def headers(self) -> dict[str, str]:  # type: ignore[override]
+        return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(self.scope["headers"])}
+
+
 class App:
     """Handles every request: finds its route, checks its token, turns errors into answers and records metrics."""
 
@@ -273,7 +281,7 @@ class App:
         route = routes.get(method)
         scope.update(route=route, path_params=parameters)
         try:
-            response = await self._respond(Request(scope, receive), route, list(routes))
+            response = await self._respond(_Request(scope, receive), route, list(routes))
             await response(scope, receive, send)
             status = response.status_code
         except ClientDisconnect:

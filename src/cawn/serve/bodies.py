@@ -21,6 +21,7 @@ MAX_BODY = 8 << 20  # bytes
 MAX_IN_TRANSIT = 64 << 20  # bytes of all bodies that are arriving or being parsed
 LARGE = 64 << 10
 BODY_SECONDS = 30.0  # for a body to arrive
+COMPLETE = "cawn.complete"  # in the scope of a request all of which has arrived
 
 in_thread = partial(to_thread.run_sync, limiter=CapacityLimiter(2))  # calls what takes long
 
@@ -41,7 +42,7 @@ class Bodies:
         self._check_size(int(length[:20]) if length.isascii() and length.isdigit() else 0)
         body = bytearray()
         try:
-            async with asyncio.timeout(BODY_SECONDS):
+            async with asyncio.timeout(None if COMPLETE in request.scope else BODY_SECONDS):
                 async for part in request.stream():
                     body += part
                     self._in_transit += len(part)

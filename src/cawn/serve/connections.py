@@ -11,6 +11,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from cawn.serve.bodies import COMPLETE
 from cawn.serve.problems import Problem
 
 MAX_CONNECTIONS = 800  # fewer than the 1,024 descriptors that a process usually has
@@ -84,6 +85,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._in_request, self._in_head = False, True
+        self.scope[COMPLETE] = True  # type: ignore[literal-required]
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
