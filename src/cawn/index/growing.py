@@ -116,10 +116,12 @@ class GrowingIndex:
         time, hop, logsum = (lists.columns[name] for name in NODES.columns)
         growth.extend_nodes(entries, added, events.src, events.dst, events.t, time, hop)
         self._tails = with_room(self._tails, len(lists.span))
-        is_whole = keep == lists.span[row] & LENGTH
-        tails = self._tails[row]
-        tails[~is_whole] = 0.0
-        building.fill_logsums(extension.span, np.where(is_whole, keep, 0), time, alphas, tails, logsum)
+        cut = np.flatnonzero(keep < lists.span[row] & LENGTH)  # P is known at the newest entry alone
+        tails, P = self._tails[row], np.zeros((len(cut), len(alphas)))
+        kept = extension.start[cut] << START_BITS | keep[cut]
+        building.fill_logsums(kept, np.zeros_like(kept), time, alphas, P, np.empty((0, 0)))
+        tails[cut] = P
+        building.fill_logsums(extension.span, keep, time, alphas, tails, logsum)
         lists.fill_sums(events.t)
         self._new_tails = row, tails
         return added

@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 MAX_KEY = 255  # characters of an idempotency key
 _GROUP_LINKS = 20_000  # of one group commit, about
-_GATHER, _PAUSE = 0.005, 0.0002  # seconds to wait for more submissions, at most and at a time
+_GATHER, _PAUSE = 0.005, 0.0005  # seconds to wait for more submissions, at most and at a time
 
 _logger = logging.getLogger(__name__)
 
