@@ -264,10 +264,11 @@ class Authors(Experiment):
         section = Content(found.runs)
         pivot = found.where(metric=AS_IN_PAPER.metric, scorer=MODEL, negatives="random").by("network", "label")
         for network in found.networks:
-            equations, rows = pivot[network, f"authors, {EQUATIONS}"], []
-            for name in (EQUATIONS, *DIFFERENCES, ALL):
+            equations = pivot[network, f"authors, {EQUATIONS}"]
+            rows = [[EQUATIONS, str(equations), ""]]
+            for name in (*DIFFERENCES, ALL):
                 auc = pivot[network, f"authors, {name}"]
-                gain = BySeed() if name == EQUATIONS else auc - equations
+                gain = auc - equations
                 rows.append([name, str(auc), gain.signed + (" (not clear)" if gain and not gain.is_clear else "")])
                 section.claims.append(Finding.of(f"the authors' code, {name}: AUC is higher", network, gain))
             if (paper := paper_value("auc", network, "CAW-N-mean", "transductive")) is not None:

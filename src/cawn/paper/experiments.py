@@ -106,10 +106,6 @@ class Experiment:
 
     texts: ClassVar[tuple[str, ...]] = ()  # headings of texts.md; by default its name
 
-    def __init_subclass__(cls) -> None:
-        if "name" in vars(cls) and "texts" not in vars(cls):
-            cls.texts = (cls.name,)
-
     def plan(self, request: Request) -> list[Measurement]:
         """The measurements to make."""
         raise NotImplementedError

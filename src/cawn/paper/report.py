@@ -33,7 +33,8 @@ class Chapter:
     @property
     def text(self) -> list[str]:
         """Paragraphs of Markdown: what the tables mean."""
-        return [text for name in self.experiment.texts for text in paragraphs(name)]
+        names = self.experiment.texts or (self.experiment.name,)
+        return [text for name in names for text in paragraphs(name)]
 
     def plot_names(self) -> list[str]:
         """Names of the plots, unique in the report."""
