@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -168,10 +168,6 @@ class Pivot:
     rows: list[Key]
     columns: list[Key]
     cells: dict[tuple[Key, Key], Mean]
-
-    def ordered(self, key: Callable[[Key], Any]) -> Pivot:
-        """The same rows in another order."""
-        return Pivot(self.names, sorted(self.rows, key=key), self.columns, self.cells)
 
     def best(self, column: Key) -> float:
         """The largest mean of a column."""
