@@ -8,7 +8,7 @@ import cawn
 from cawn.caw.model import CAWN
 from cawn.caw.system import WalkScorer
 from cawn.explain.explanation import Addition, Explanation, LinkPart, PairHistory, Removal, WhatIf
-from cawn.explain.law import Law, LawPart, Mean
+from cawn.explain.law import Law, LawPart, MeanContribution
 from cawn.explain.views import EarlierLink, Shape, Walk
 from networks import random_events
 from small_cawn import random_scorer
@@ -81,8 +81,8 @@ def hostile_explanation() -> Explanation:
 
 def small_law(**changes: Any) -> Law:
     """A law with two parts, one of which is significant."""
-    means = [Mean("true", "old", 60, 1.5, 1.6, 0.1), Mean("true", "new", 40, 1.0, 1.1, 0.2)]
-    means += [Mean("false", "old", 100, 0.2, 0.4, 0.05), Mean("false", "new", 0, 0.0, 0.0, 0.0)]
+    means = [MeanContribution("true", "old", 60, 1.5, 1.6, 0.1), MeanContribution("true", "new", 40, 1.0, 1.1, 0.2)]
+    means += [MeanContribution("false", "old", 100, 0.2, 0.4, 0.05), MeanContribution("false", "new", 0, 0.0, 0.0, 0.0)]
     parts = [
         LawPart("pair", "the pair's own history", -0.125, -0.1, -0.3, 0.05, means, 0.91, 0.92),
         LawPart("common", "common neighbours", 1.375, 1.1, 1.0, 1.75, means, 0.81, 0.75),

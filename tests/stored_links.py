@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from cawn.serve.links import Links
-from cawn.serve.sources import Entry, Source
+from cawn.serve.sources import Source, StreamEntry
 from cawn.serve.sources.entries import as_columns, as_link
 from cawn.serve.writer import QueueFull, Receipt
 
@@ -33,7 +33,7 @@ class StoredLinks:
         answer.set_result(Receipt(len(links), 0, 0, 0))
         return answer
 
-    def write(self, source: Source, entries: Sequence[Entry]) -> None:
+    def write(self, source: Source, entries: Sequence[StreamEntry]) -> None:
         """Store entries, of which "{" is no link, as a pump does before it acknowledges them."""
         links = as_columns([as_link(each.content) for each in entries if each.content != b"{"])
         self.submit(links, offsets={source.name: source.offset(entries)})

@@ -46,7 +46,7 @@ SYSTEMS = {"baselines", "counts", "rates"}  # modules of systems/ that are syste
 RIVAL_PARTS = {"matrices", "stream", "versions"}  # modules of rivals/ that several rivals share
 
 AMBIGUOUS = {  # names of classes in several modules; to be removed here as soon as they are in one
-    *("Batch", "Batcher", "Counts", "Entry", "Extension", "Group", "Job", "Link", "Links", "Plan"),
+    *("Counts", "Extension", "Group", "Job", "Link", "Links", "Plan"),
     *("Questions", "Reading", "Results", "Rules", "Source", "Stopped", "Store"),
 }
 

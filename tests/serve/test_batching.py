@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.serve.batching import Batch, Batcher
+from cawn.serve.batching import MicroBatcher, ScoredBatch
 from cawn.serve.requests import Pairs
 from cawn.serve.writer import QueueFull
 
@@ -45,8 +45,8 @@ def predictor() -> FakePredictor:
 def batcher(predictor):
     made = []
 
-    def make(**options) -> Batcher:
-        made.append(Batcher(predictor, **options))
+    def make(**options) -> MicroBatcher:
+        made.append(MicroBatcher(predictor, **options))
         return made[-1]
 
     yield make
@@ -59,7 +59,7 @@ def pairs(*times, src: str = "a", prior: float = 0.5) -> Pairs:
     return Pairs([src] * len(times), ["b"] * len(times), list(times), prior)
 
 
-def busy(batcher: Batcher, predictor: FakePredictor) -> Future:
+def busy(batcher: MicroBatcher, predictor: FakePredictor) -> Future:
     """Start a batch that does not end before `predictor.free` is set, so that later requests wait."""
     predictor.free.clear()
     predictor.entered.clear()
@@ -69,7 +69,7 @@ def busy(batcher: Batcher, predictor: FakePredictor) -> Future:
 
 
 def test_requests_that_wait_are_scored_together(batcher, predictor) -> None:
-    seen: list[Batch] = []
+    seen: list[ScoredBatch] = []
     scores = batcher(observer=seen.append)
     first = busy(scores, predictor)
     rest = [scores.submit(pairs(10, 20)), scores.submit(pairs(30, src="new"))]

@@ -1,6 +1,6 @@
 import pytest
 
-from cawn.serve.batching import Batch
+from cawn.serve.batching import ScoredBatch
 from cawn.serve.metrics import Metrics, Rate, Reading
 
 
@@ -15,7 +15,7 @@ def test_the_format_of_prometheus() -> None:
     metrics.watch(lambda: readings)
     metrics.request("/v1/score", 200, 0.003)
     metrics.request("/v1/score", 422, 0.004)
-    metrics.batch(Batch(5, 1, 0.002))
+    metrics.batch(ScoredBatch(5, 1, 0.002))
     lines = metrics.to_text().decode().splitlines()
     for line in (
         'cawn_request_seconds_bucket{le="0.005",route="/v1/score"} 2.0',
@@ -34,7 +34,7 @@ def test_the_format_of_prometheus() -> None:
 
 def test_two_servers_in_one_process_count_apart() -> None:
     first, second = Metrics(), Metrics()
-    first.batch(Batch(5, 0, 0.001))
+    first.batch(ScoredBatch(5, 0, 0.001))
     assert b"cawn_pairs_scored_total 0.0" in second.to_text()
     for seconds in (0.1, 0.2, 0.3):
         first.request("/v1/score", 200, seconds)

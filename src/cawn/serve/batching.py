@@ -26,8 +26,8 @@ class Scored(NamedTuple):
     version: int
 
 
-class Batch(NamedTuple):
-    """What was scored together, for `Batcher`'s observer."""
+class ScoredBatch(NamedTuple):
+    """What was scored together, for `MicroBatcher`'s observer."""
 
     pairs: int
     unknown: int  # pairs with a node that is not in the network
@@ -42,7 +42,7 @@ class _Job:
     result: Scored | Exception | None = None
 
 
-class Batcher:
+class MicroBatcher:
     """Collects requests for scores and scores them together.
 
     A batch is scored as soon as the thread is free and the batch has `max_pairs` pairs or its oldest request has waited
@@ -60,7 +60,7 @@ class Batcher:
         max_pairs: int = 1_024,
         max_wait: float = 0.0,
         max_queue: int = 10_000,
-        observer: Callable[[Batch], object] = lambda _: None,
+        observer: Callable[[ScoredBatch], object] = lambda _: None,
     ) -> None:
         self._predictor, self._observer = predictor, observer
         self._max_pairs, self._max_wait, self._max_queue = max_pairs, max_wait, max_queue
@@ -100,7 +100,7 @@ class Batcher:
             started = monotonic()
             running = [job for job in jobs if job.answer.set_running_or_notify_cancel()]
             unknown = _score_all(self._predictor.snapshot(), running)
-            self._observer(Batch(sum(len(job.pairs) for job in running), unknown, monotonic() - started))
+            self._observer(ScoredBatch(sum(len(job.pairs) for job in running), unknown, monotonic() - started))
             for job in running:
                 if isinstance(job.result, Scored):
                     job.answer.set_result(job.result)

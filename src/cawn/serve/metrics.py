@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from cawn.serve.batching import Batch
+from cawn.serve.batching import ScoredBatch
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 RECENT = 1_000  # newest requests of a route, over which its quantiles are computed
@@ -75,7 +75,7 @@ class Metrics(Collector):
         self._requests.labels(route, status).inc()
         self._latencies[route].append(seconds)
 
-    def batch(self, batch: Batch) -> None:
+    def batch(self, batch: ScoredBatch) -> None:
         self._pairs.inc(batch.pairs)
         self._unknown.inc(batch.unknown)
         self._batch_pairs.observe(batch.pairs)

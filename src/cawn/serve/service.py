@@ -18,7 +18,7 @@ from cawn.data.updates import NewLinks
 from cawn.errors import QueryError
 from cawn.learn.runs import forget_node
 from cawn.rankings import Ranked
-from cawn.serve.batching import Batcher, Scored
+from cawn.serve.batching import MicroBatcher, Scored
 from cawn.serve.importer import remove_former
 from cawn.serve.learning import Learner
 from cawn.serve.links import Links
@@ -164,7 +164,7 @@ class Service:
         self.writer = Writer(predictor, store, late=given.late, max_ahead=given.max_ahead, max_queue=given.queue)
         self.writer.observers += [self._observe, self.monitor.observe]
         self.pumps = Pumps(given.sources, store.offsets.get, self.writer.submit, store.folder, replica=given.replica)
-        self.batcher = Batcher(
+        self.batcher = MicroBatcher(
             predictor,
             max_pairs=given.batch_pairs,
             max_wait=given.batch_wait,

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cawn.errors import StorageError
-from cawn.serve.sources import Entry, SourceError
+from cawn.serve.sources import SourceError, StreamEntry
 from cawn.serve.sources import pump as module
 from cawn.serve.sources.entries import RejectedEntries
 from cawn.serve.sources.pump import Pump
@@ -31,12 +31,12 @@ class Listed:
     name, trimmed, warning = "listed", 0, None
 
     def __init__(self, *entries: Any, sizes: Sequence[int] = (100,), errors: Sequence[Exception] = ()) -> None:
-        self._entries = [Entry(str(i), CLOCK + i, json.dumps(each).encode()) for i, each in enumerate(entries, 1)]
+        self._entries = [StreamEntry(str(i), CLOCK + i, json.dumps(each).encode()) for i, each in enumerate(entries, 1)]
         self._sizes, self.errors, self.commit_errors = list(sizes), list(errors), list[Exception]()
         self._at, self.lag = 0, None
         self.drained, self.closed = threading.Event(), threading.Event()
 
-    def read(self, wait: float) -> Sequence[Entry]:
+    def read(self, wait: float) -> Sequence[StreamEntry]:
         if self.errors:
             raise self.errors.pop()
         size = self._sizes.pop(0) if len(self._sizes) > 1 else self._sizes[0]
@@ -47,10 +47,10 @@ class Listed:
             threading.Event().wait(0.001)
         return found
 
-    def offset(self, entries: Sequence[Entry]) -> str:
+    def offset(self, entries: Sequence[StreamEntry]) -> str:
         return entries[-1].position if entries else str(self._at)
 
-    def commit(self, entries: Sequence[Entry]) -> None:
+    def commit(self, entries: Sequence[StreamEntry]) -> None:
         self._at = int(self.offset(entries))
         if self.commit_errors:
             raise self.commit_errors.pop()

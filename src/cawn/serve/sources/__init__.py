@@ -25,7 +25,7 @@ class SourceError(CawnError):
     """A stream that cannot be read now."""
 
 
-class Entry(NamedTuple):
+class StreamEntry(NamedTuple):
     """An entry of a stream."""
 
     position: str  # its id in Redis, its partition and offset in Kafka
@@ -44,13 +44,13 @@ class Source(Protocol):
     trimmed: int  # entries that the stream dropped before they were read
     warning: str  # empty if there is none
 
-    def read(self, wait: float) -> Sequence[Entry]:
+    def read(self, wait: float) -> Sequence[StreamEntry]:
         """The next entries, or none if there are none within `wait` seconds."""
 
-    def offset(self, entries: Sequence[Entry]) -> str:
+    def offset(self, entries: Sequence[StreamEntry]) -> str:
         """What to store with these entries, given that all entries before them are committed."""
 
-    def commit(self, entries: Sequence[Entry]) -> None:
+    def commit(self, entries: Sequence[StreamEntry]) -> None:
         """Note that these entries, and what `offset` says, are on disk."""
 
     def close(self) -> None:

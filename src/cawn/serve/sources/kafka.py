@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from cawn.errors import QueryError, printable
-from cawn.serve.sources import RESTORE, Entry, SourceError, Stored
+from cawn.serve.sources import RESTORE, SourceError, Stored, StreamEntry
 from cawn.serve.sources.urls import SourceUrl
 
 MESSAGES = 2_000  # at most, in a batch
@@ -65,7 +65,7 @@ class KafkaSource:
         self.lag: int | None = None
         self.trimmed, self.warning = 0, ""
 
-    def read(self, wait: float) -> Sequence[Entry]:
+    def read(self, wait: float) -> Sequence[StreamEntry]:
         with _explained():
             if self._consumer is not None and self._is_outdated():
                 self.close()
@@ -78,10 +78,10 @@ class KafkaSource:
                 raise SourceError(f"Kafka: {failed.str()}")
         return [_entry(message) for message in messages]
 
-    def offset(self, entries: Sequence[Entry]) -> str:
+    def offset(self, entries: Sequence[StreamEntry]) -> str:
         return ",".join(f"{partition}:{offset}" for partition, offset in sorted(self._after(entries).items()))
 
-    def commit(self, entries: Sequence[Entry]) -> None:
+    def commit(self, entries: Sequence[StreamEntry]) -> None:
         self._next = self._after(entries)
         if entries and self._consumer is not None:
             from confluent_kafka import KafkaException
@@ -95,7 +95,7 @@ class KafkaSource:
             with suppress(Exception):
                 consumer.close()
 
-    def _after(self, entries: Sequence[Entry]) -> dict[int, int]:
+    def _after(self, entries: Sequence[StreamEntry]) -> dict[int, int]:
         """The next offset of each partition."""
         positions = (entry.position.split("-") for entry in entries)
         return self._next | {int(partition): int(offset) + 1 for partition, offset in positions}
@@ -161,10 +161,10 @@ class KafkaSource:
         self.warning = f"Kafka: {error.str()}"
 
 
-def _entry(message: Any) -> Entry:
+def _entry(message: Any) -> StreamEntry:
     kind, milliseconds = message.timestamp()
     clock = milliseconds / 1000 if kind else time.time()  # 0: the broker does not know
-    return Entry(f"{message.partition()}-{message.offset()}", clock, message.value())
+    return StreamEntry(f"{message.partition()}-{message.offset()}", clock, message.value())
 
 
 def _parse(stored: str | int | None) -> dict[int, int]:

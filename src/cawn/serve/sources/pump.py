@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cawn.errors import CawnError, DataError, QueryError, one_line, printable
-from cawn.serve.sources import Entry, Source, Stored
+from cawn.serve.sources import Source, Stored, StreamEntry
 from cawn.serve.sources.entries import Link, RejectedEntries, as_columns, as_link
 from cawn.serve.store import Receipt
 from cawn.serve.writer import LateLinks, QueueFull
@@ -27,7 +27,7 @@ STOPPING = 5.0  # seconds that a stop waits for the batch in progress
 _log = logging.getLogger(__name__)
 
 Submit = Callable[..., "Future[Receipt]"]
-Part = list[tuple[Entry, Link | None]]  # entries with their links; None for those that are rejected
+Part = list[tuple[StreamEntry, Link | None]]  # entries with their links; None for those that are rejected
 
 
 class Pump:
@@ -123,14 +123,14 @@ class Pump:
         self._last_error = said
         self.source.close()
 
-    def _link(self, entry: Entry) -> Link | None:
+    def _link(self, entry: StreamEntry) -> Link | None:
         try:
             return as_link(entry.content)
         except ValueError as error:
             self._reject(entry, error)
             return None
 
-    def _reject(self, entry: Entry, error: Exception) -> None:
+    def _reject(self, entry: StreamEntry, error: Exception) -> None:
         self._rejected.add(self.source.name, entry.position, entry.content, str(error))
         self._counts["rejected"] += 1
 

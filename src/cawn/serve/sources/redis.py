@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from cawn.errors import QueryError, printable, reason
-from cawn.serve.sources import RESTORE, Entry, SourceError, Stored
+from cawn.serve.sources import RESTORE, SourceError, Stored, StreamEntry
 from cawn.serve.sources.urls import SourceUrl
 
 ENTRIES = 2_000  # at most, in a batch
@@ -73,7 +73,7 @@ class RedisSource:
         self.lag: int | None = None
         self.trimmed, self.warning = 0, ""
 
-    def read(self, wait: float) -> Sequence[Entry]:
+    def read(self, wait: float) -> Sequence[StreamEntry]:
         with _explained():
             client = self._connected()
             entries = self._unread(client)
@@ -83,11 +83,11 @@ class RedisSource:
                     entries = self._unread(client)
             return entries
 
-    def offset(self, entries: Sequence[Entry]) -> str:
+    def offset(self, entries: Sequence[StreamEntry]) -> str:
         at, count = self._after(entries)
         return format_id(at) + ("" if count is None else f"#{count}")
 
-    def commit(self, entries: Sequence[Entry]) -> None:
+    def commit(self, entries: Sequence[StreamEntry]) -> None:
         self._at, self._count = self._after(entries)
         if self._group is not None:
             with _explained():
@@ -99,7 +99,7 @@ class RedisSource:
             with suppress(Exception):
                 client.close()
 
-    def _after(self, entries: Sequence[Entry]) -> tuple[Id, int | None]:
+    def _after(self, entries: Sequence[StreamEntry]) -> tuple[Id, int | None]:
         at = parse_id(entries[-1].position) if entries else self._at or (0, 0)
         return at, None if self._count is None else self._count + len(entries)
 
@@ -114,7 +114,7 @@ class RedisSource:
             self._client = Redis.from_url(self._url, protocol=2, retry=retry, **limits, **self._settings)
         return self._client
 
-    def _unread(self, client: Any) -> list[Entry]:
+    def _unread(self, client: Any) -> list[StreamEntry]:
         """The entries after the last one that was read."""
         if not client.exists(self._stream):
             info: dict[str, Any] = {"length": 0, "entries-added": 0, "last-generated-id": b"0-0", "first-entry": None}
@@ -129,7 +129,7 @@ class RedisSource:
         info, found = together.execute()
         entries = found[0][1] if found else []
         self._check(info, len(entries))
-        return [Entry(given.decode(), _clock(given), fields) for given, fields in entries]
+        return [StreamEntry(given.decode(), _clock(given), fields) for given, fields in entries]
 
     def _check(self, info: Mapping[str, Any], read: int) -> None:
         """Compare the next entries with what Redis says about the stream."""
