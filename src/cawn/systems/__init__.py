@@ -27,91 +27,70 @@ class Entry(NamedTuple):
     trained: bool = True  # whether it has weights
 
 
+def _of(module: str, system: str, settings: str, summary: str, **facts: Any) -> Entry:
+    """The entry of a system of the package; its settings are in the same module, or in another one."""
+    path = settings if ":" in settings else f"{module}:{settings}"
+    return Entry(f"cawn.{module}:{system}", f"cawn.{path}", summary, **facts)
+
+
+def _memory(settings: str, summary: str) -> Entry:
+    return _of("rivals.memory.system", "MemorySystem", f"rivals.memory.config:{settings}", summary, state=True)
+
+
 def _untrained(settings: str, summary: str) -> Entry:
-    """The entry of a baseline of `cawn.systems.baselines`."""
-    module = "cawn.systems.baselines"
-    return Entry(f"{module}:UntrainedSystem", f"{module}:{settings}", summary, trained=False)
+    return _of("systems.baselines", "UntrainedSystem", settings, summary, trained=False)
 
 
-_MEMORY = "cawn.rivals.memory"
+_SEVERAL = {"needs": "links at several times"}
 _REGISTRY: dict[str, Entry] = {
-    "cawn": Entry("cawn.caw.system:CawnSystem", "cawn.caw.config:Config", "causal anonymous walks"),
-    "rates": Entry(
-        "cawn.systems.rates:RatesSystem", "cawn.systems.rates:RatesSettings", "baseline on exact link counts, no walks"
+    "cawn": _of("caw.system", "CawnSystem", "caw.config:Config", "causal anonymous walks"),
+    "rates": _of("systems.rates", "RatesSystem", "RatesSettings", "baseline on exact link counts, no walks"),
+    "tgn": _memory("TgnSettings", "memory and graph attention"),
+    "jodie": _memory("JodieSettings", "projected memory, in TGN form"),
+    "dyrep": _memory("DyrepSettings", "memory by attention, in TGN form"),
+    "tgat": _of("rivals.tgat", "TgatSystem", "TgatSettings", "attention on a causal tree of past links"),
+    "graphmixer": _of(
+        "rivals.graphmixer", "GraphMixerSystem", "GraphMixerSettings", "MLP-Mixer on the recent links of each end"
     ),
-    "tgn": Entry(
-        f"{_MEMORY}.system:MemorySystem", f"{_MEMORY}.config:TgnSettings", "memory and graph attention", state=True
+    "tpnet": _of("rivals.tpnet", "TPNetSystem", "TPNetSettings", "random projections of walk counts", state=True),
+    "nat": _of("rivals.nat", "NATSystem", "NATSettings", "joined caches of neighbours", state=True),
+    "dygformer": _of(
+        "rivals.dygformer", "DygformerSystem", "DygformerSettings", "transformer on the recent links of both ends"
     ),
-    "jodie": Entry(
-        f"{_MEMORY}.system:MemorySystem", f"{_MEMORY}.config:JodieSettings", "projected memory, in TGN form", state=True
-    ),
-    "dyrep": Entry(
-        f"{_MEMORY}.system:MemorySystem",
-        f"{_MEMORY}.config:DyrepSettings",
-        "memory by attention, in TGN form",
-        state=True,
-    ),
-    "tgat": Entry(
-        "cawn.rivals.tgat:TgatSystem", "cawn.rivals.tgat:TgatSettings", "attention on a causal tree of past links"
-    ),
-    "graphmixer": Entry(
-        "cawn.rivals.graphmixer:GraphMixerSystem",
-        "cawn.rivals.graphmixer:GraphMixerSettings",
-        "MLP-Mixer on the recent links of each end",
-    ),
-    "tpnet": Entry(
-        "cawn.rivals.tpnet:TPNetSystem",
-        "cawn.rivals.tpnet:TPNetSettings",
-        "random projections of walk counts",
-        state=True,
-    ),
-    "nat": Entry("cawn.rivals.nat:NATSystem", "cawn.rivals.nat:NATSettings", "joined caches of neighbours", state=True),
-    "dygformer": Entry(
-        "cawn.rivals.dygformer:DygformerSystem",
-        "cawn.rivals.dygformer:DygformerSettings",
-        "transformer on the recent links of both ends",
-    ),
-    "jodie-original": Entry(
-        "cawn.rivals.jodie_original:JodieOriginal",
-        "cawn.rivals.jodie_original:JodieOriginalSettings",
+    "jodie-original": _of(
+        *("rivals.jodie_original", "JodieOriginal", "JodieOriginalSettings"),
         "recurrent states and next-item prediction",
         new_nodes=False,
         state=True,
         needs="a moderate number of nodes: a weight for every source and destination",
     ),
-    "dyrep-original": Entry(
-        "cawn.rivals.dyrep_original:DyRepOriginal",
-        "cawn.rivals.dyrep_original:DyRepOriginalSettings",
+    "dyrep-original": _of(
+        *("rivals.dyrep_original", "DyRepOriginal", "DyRepOriginalSettings"),
         "a point process on evolving states",
         state=True,
     ),
-    "counts": Entry(
-        "cawn.systems.counts:CountsSystem", "cawn.systems.counts:CountsSettings", "a dozen weights on smoothed counts"
-    ),
+    "counts": _of("systems.counts", "CountsSystem", "CountsSettings", "a dozen weights on smoothed counts"),
     "recency": _untrained("RecencySettings", "last time of the pair, then of the destination"),
     "popularity": _untrained("PopularitySettings", "number of earlier links to the destination"),
     "edgebank": _untrained("EdgebankSettings", "whether the pair has linked before, or recently"),
     "heuristics": _untrained("HeuristicsSettings", "last time and number of links of pair and destination, in order"),
-    "evolvegcn": Entry(
-        "cawn.rivals.snapshots.evolvegcn:EvolveGCNSystem",
-        "cawn.rivals.snapshots.evolvegcn:EvolveGCNSettings",
+    "evolvegcn": _of(
+        *("rivals.snapshots.evolvegcn", "EvolveGCNSystem", "EvolveGCNSettings"),
         "graph convolution with evolving weights, on snapshots",
-        needs="links at several times",
+        **_SEVERAL,
     ),
-    "vgrnn": Entry(
-        "cawn.rivals.snapshots.vgrnn:VGRNNSystem",
-        "cawn.rivals.snapshots.vgrnn:VGRNNSettings",
+    "vgrnn": _of(
+        *("rivals.snapshots.vgrnn", "VGRNNSystem", "VGRNNSettings"),
         "variational graph recurrent network, on snapshots",
         new_nodes=False,
         state=True,
-        needs="links at several times",
+        **_SEVERAL,
     ),
-    "dynaernn": Entry(
-        "cawn.rivals.snapshots.dynaernn:DynAERNNSystem",
-        "cawn.rivals.snapshots.dynaernn:DynAERNNSettings",
+    "dynaernn": _of(
+        *("rivals.snapshots.dynaernn", "DynAERNNSystem", "DynAERNNSettings"),
         "recurrent autoencoder of adjacency rows, on snapshots",
         new_nodes=False,
-        needs="links at several times",
+        **_SEVERAL,
     ),
 }
 DEFAULT = "cawn"
