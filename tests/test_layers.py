@@ -157,7 +157,7 @@ def test_a_class_has_a_name_of_its_own() -> None:
         ("cawn.files", "cawn.kernels.jit", later_layer),
         ("cawn.learn.runs", "cawn", later_layer),
         ("cawn.systems.baselines", "cawn.caw.config", other_system),
-        ("cawn.rivals.tgat", "cawn.rivals.memory.network", other_system),
+        ("cawn.rivals.tgat", "cawn.rivals.memory", other_system),
         ("cawn.systems.base", "cawn.systems.rates", other_system),
         ("cawn.studies.study", "cawn.rivals.stream", annex),
         ("cawn.learn.runs", "cawn.paper", annex),

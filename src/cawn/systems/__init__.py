@@ -34,7 +34,7 @@ def _of(module: str, system: str, settings: str, summary: str, **facts: Any) -> 
 
 
 def _memory(settings: str, summary: str) -> Entry:
-    return _of("rivals.memory.system", "MemorySystem", f"rivals.memory.config:{settings}", summary, state=True)
+    return _of("rivals.memory", "MemorySystem", settings, summary, state=True)
 
 
 def _untrained(settings: str, summary: str) -> Entry:

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 import cawn
-from cawn.rivals.memory.stream import part_bounds
-from cawn.rivals.memory.system import MemorySystem, gap_moments
+from cawn.rivals.memory import MemorySystem, gap_moments, part_bounds
 from cawn.rivals.stream import StreamScorer
 from cawn.systems.training import contrast_loss
 from networks import random_events, with_columns

@@ -10,7 +10,7 @@ from torch import Tensor
 import cawn
 from cawn import systems
 from cawn.data.ties import in_canonical_order
-from cawn.rivals.memory.network import MemoryNetwork
+from cawn.rivals.memory import MemoryNetwork
 from cawn.systems.base import Context
 from networks import random_events, with_columns
 from tolerances import assert_same_scores
