@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from cawn.data.events import Events
 from cawn.index.entries import Streams
 from cawn.index.kernels import building as kernels
 from cawn.index.kernels.lists import LENGTH, Lists, constant, enter_rows, home_slots, slots_for
-from cawn.index.kinds import NODES, ORIGINS, PARTNERS, WAYS, Kind
+from cawn.index.kinds import DIRECTED, NODES, ORIGINS, PARTNERS, RATES, SEQUENCES, WAYS, Kind
 from cawn.kernels.threads import even_bounds, in_parallel, num_threads
 
 Columns = dict[str, Array]  # of one kind, by name
@@ -23,6 +24,7 @@ Columns = dict[str, Array]  # of one kind, by name
 TAILS = "tails"  # of nodes that have room to grow: P of Algorithm 2 at their newest entry [rows, decays]
 ROOM, LEAST = 4, 1 << 10  # times as many entries as there are, or at least so many, for which there is room
 _PER_TASK = 1 << 16  # entries
+_CHAINS = ("",), (RATES, DIRECTED), (SEQUENCES,)  # what the kinds are needed for that are built one after the other
 _EMPTY: Columns = {
     "span": np.empty(0, np.int64),
     "link": np.empty(0, np.int32),
@@ -57,28 +59,35 @@ def build_lists(
 ) -> dict[str, Columns]:
     """The arrays of each kind by name, lists one after the other, or with room to grow, as `GrowingLists` has them;
     `attributes` may order simultaneous links."""
-    found, given = dict[str, Columns](), (events, alphas, decay, threads, room)
-    with ThreadPoolExecutor(1) as other:  # building nodes takes about as long as all else
-        if NODES in kinds:
-            nodes = other.submit(_build_nodes, *given)
-            if not room or num_threads(threads) == 1:  # with less memory
-                nodes.result()
-        others = _build_others([kind for kind in kinds if kind is not NODES], *given, attributes)
-        if NODES in kinds:
-            found[NODES.name] = nodes.result()
+    chains = [[kind for kind in kinds if kind.needed_for in needs] for needs in _CHAINS]
+    build = partial(_build_chain, events, alphas, decay, attributes, threads, room)
+    if room and num_threads(threads) > 1:
+        with ThreadPoolExecutor(len(chains)) as pool:
+            built = list(pool.map(build, chains))
+    else:  # one after the other, in less memory
+        built = list(map(build, chains))
     chain = {"chain": np.empty((LEAST, 2), np.int64)} if room else {}
-    return {name: columns | chain for name, columns in (found | others).items()}
+    return {name: columns | chain for each in built for name, columns in each.items()}
 
 
-def _build_others(
-    kinds: list[Kind], events: Events, alphas: Array, decay: float, threads: int | None, room: bool, attributes: bool
+def _build_chain(
+    events: Events,
+    alphas: Array,
+    decay: float,
+    attributes: bool,
+    threads: int | None,
+    room: bool,
+    kinds: list[Kind],
 ) -> dict[str, Columns]:
-    """The arrays of all kinds but nodes."""
+    """The arrays of kinds, some of which are built from those before them."""
     streams, found = Streams(events, max(len(events), 1), GrowingArray(np.empty(0, np.int32))), dict[str, Columns]()
     keys, rows, link = np.empty(0, np.int64), *np.empty((2, 0), np.int32)
     for kind in kinds:
         if kind is PARTNERS:
             streams.find_order(attributes, lambda _: None)
+        if kind is NODES:
+            found[kind.name] = _build_nodes(events, alphas, decay, threads, room)
+            continue
         rest: list[Array] = []
         if kind is WAYS:  # the entries are those of pairs, which come before
             rows, num_rows = 2 * rows + (link & 1), 2 * len(keys)

@@ -112,8 +112,8 @@ class IndexedSystem(ABC):
             parts, attributes = self.config.pair_parts, self.config.attributes
             index = stored_index(events, self.alpha, self.unit, parts, attributes=attributes)
             if index is None:
-                context = self.context
-                options: dict[str, Any] = {"build_threads": context.threads, "grows": context.grows}
+                grows, threads = self.context.grows, self.context.threads
+                options: dict[str, Any] = {"build_threads": None if grows else threads, "grows": grows}
                 known = self.config, events, self.alpha, self.unit
                 self._past = self.past_type.of(*known, threads=self.threads, **options)
             else:
