@@ -107,7 +107,8 @@ def test_the_same_results_as_in_this_process(tmp_path: Path) -> None:
     (outcome,) = outcomes([job]).values()
     found = read_record(tmp_path / "run")[0].results
     assert found == outcome.value.results
-    assert [row["model"] for row in found.tests] == [row["model"] for row in expected.results.tests]
+    pooled = {"baseline": False, "metric": ("auc", "ap")}  # fewer links are ranked in this process
+    assert list(found.where(**pooled)) == list(expected.results.where(**pooled))
 
 
 def test_every_process_writes_a_checkpoint_however_the_comparison_ends(tmp_path: Path) -> None:
