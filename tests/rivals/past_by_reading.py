@@ -1,6 +1,8 @@
 """The past of a node by reading all links, and systems with random weights: what slow twins of systems start from."""
 
 import math
+import operator
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,3 +67,19 @@ def some_pairs(events: cawn.Events, size: int = 12) -> tuple[np.ndarray, np.ndar
     rng = np.random.default_rng(1)
     src, dst = rng.integers(0, events.num_nodes + 2, (2, size))
     return src, dst, np.sort(events.t[rng.integers(0, len(events), size)] + rng.integers(0, 2, size))
+
+
+def moments(events: cawn.Events) -> list[list[tuple[int, int, float, torch.Tensor]]]:
+    """The links (source, destination, time, attributes) at each time."""
+    events = in_canonical_order(events)
+    msg = np.zeros((len(events), 0), np.float32) if events.msg is None else events.msg
+    columns = events.src.tolist(), events.dst.tolist(), events.t.tolist(), torch.from_numpy(np.array(msg))
+    return [list(group) for _, group in groupby(zip(*columns, strict=True), key=operator.itemgetter(2))]
+
+
+def briefly_trained(name: str, events: cawn.Events, **changes: Any) -> cawn.Trainer:
+    """A trainer after four steps."""
+    trainer = cawn.Trainer(events, small(name, **changes), quiet=True, device="cpu")
+    for _ in islice(trainer.steps(0, 0), 4):
+        pass
+    return trainer

@@ -1,7 +1,7 @@
 """DyRep against its equations, link by link."""
 
 import math
-from itertools import groupby, islice, pairwise
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from cawn.rivals.dyrep_original import (
     Intensity,
 )
 from networks import random_events, with_columns
-from systems.small_settings import small
+from rivals.past_by_reading import briefly_trained, moments
 from tolerances import assert_same_scores
 
 Link = tuple[int, int, float, Tensor]
@@ -101,20 +101,8 @@ class SlowDyRep:
         self.pairs.update(frozenset((u, v)) for u, v, _, _ in links)
 
 
-def moments(events: cawn.Events) -> list[list[Link]]:
-    events = in_canonical_order(events)
-    msg = np.zeros((len(events), 0), np.float32) if events.msg is None else events.msg
-    rows = zip(
-        events.src.tolist(), events.dst.tolist(), events.t.tolist(), torch.from_numpy(np.array(msg)), strict=True
-    )
-    return [list(group) for _, group in groupby(rows, key=lambda row: row[2])]
-
-
 def trained(events: cawn.Events, **changes: object) -> cawn.Trainer:
-    trainer = cawn.Trainer(events, small("dyrep-original", lr=0.05, **changes), quiet=True, device="cpu")
-    for _ in islice(trainer.steps(0, 0), 4):
-        pass
-    return trainer
+    return briefly_trained("dyrep-original", events, lr=0.05, **changes)
 
 
 def network(attributes: bool) -> cawn.Events:

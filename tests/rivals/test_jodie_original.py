@@ -1,7 +1,7 @@
 """JODIE against its equations, link by link."""
 
 import math
-from itertools import groupby, islice, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ import cawn
 from cawn.data.ties import in_canonical_order
 from cawn.rivals.jodie_original import JodieOriginal
 from networks import random_events, with_columns
+from rivals.past_by_reading import briefly_trained, moments
 from systems.small_settings import small
 from tolerances import assert_same_scores
 
@@ -92,20 +93,8 @@ class SlowJodie:
         return torch.stack(errors)
 
 
-def moments(events: cawn.Events) -> list[list[tuple[int, int, float, Tensor]]]:
-    events = in_canonical_order(events)
-    msg = np.zeros((len(events), 0), np.float32) if events.msg is None else events.msg
-    rows = zip(
-        events.src.tolist(), events.dst.tolist(), events.t.tolist(), torch.from_numpy(np.array(msg)), strict=True
-    )
-    return [list(group) for _, group in groupby(rows, key=lambda row: row[2])]
-
-
 def trained(events: cawn.Events, **changes: object) -> cawn.Trainer:
-    trainer = cawn.Trainer(events, small("jodie-original", lr=0.02, **changes), quiet=True, device="cpu")
-    for _ in islice(trainer.steps(0, 0), 4):
-        pass
-    return trainer
+    return briefly_trained("jodie-original", events, lr=0.02, **changes)
 
 
 @pytest.mark.parametrize("attributes", [False, True])
