@@ -149,7 +149,7 @@ def estimated(links: int, changes: dict[str, bool]) -> tuple[float, float]:
     import cawn
     from cawn.caw.config import Config
     from cawn.index.index import Index
-    from cawn.index.sizes import Counts, index_bytes, memory_to_build
+    from cawn.index.sizes import LinkCounts, index_bytes, memory_to_build
 
     parts, alphas, rng = Config(**changes).pair_parts, np.geomspace(1e-7, 1e-2, 8), np.random.default_rng(0)
 
@@ -164,7 +164,7 @@ def estimated(links: int, changes: dict[str, bool]) -> tuple[float, float]:
     Path("/proc/self/clear_refs").write_text("5")
     index = build_of(links)
     keys = [len(index.kinds[kind]["keys"]) if kind in index.kinds else 0 for kind in ("pairs", "next")]
-    counts = Counts(links, index.num_nodes, *keys)
+    counts = LinkCounts(links, index.num_nodes, *keys)
     peak = _status("VmHWM") - before
     return index_bytes(counts, 8, parts) / index.nbytes, memory_to_build(counts, 8, parts) / peak
 

@@ -20,12 +20,12 @@ from rich.table import Table
 import cawn
 from benchmarks.report import processor
 from cawn.cli.settings import parse_settings
-from cawn.data.updates import Rules
+from cawn.data.updates import UpdateRules
 from cawn.serve.learning import RATE, REPLAY, Learner
 from cawn.serve.monitor import Monitor
 from cawn.systems import settings_type
 
-RULES = Rules(max_ahead=float("inf"))  # the links of a benchmark may be of any time
+RULES = UpdateRules(max_ahead=float("inf"))  # the links of a benchmark may be of any time
 
 
 def stream(run: Path, events: cawn.Events, learn: dict[str, float] | None, portion: int, device: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from benchmarks.growing import ANY_TIME, Arriving, growing, memory
 from benchmarks.http_load import Connection, Server, closed_loop, open_loop, percentile, post
 from benchmarks.report import Row, processor
 from cawn.kernels.threads import num_cores
-from cawn.serve.links import Links
+from cawn.serve.links import SubmittedLinks
 from cawn.serve.state import open_state
 from cawn.serve.writer import Writer
 from cawn.systems.rates import RatesSettings
@@ -316,9 +316,9 @@ def _store(run: Path, state: Path, arriving: Arriving, links: int) -> None:
     hub, quiet = NAMED
     for src, dst, t in arriving.batches(links - 100, 10_000):
         src[::10] = [hub] * len(src[::10])
-        writer.submit(Links(src, dst, t)).result()
+        writer.submit(SubmittedLinks(src, dst, t)).result()
     _, dst, t = arriving.take(100)
-    writer.submit(Links([quiet] * 100, dst, t)).result()
+    writer.submit(SubmittedLinks([quiet] * 100, dst, t)).result()
     writer.stop()
     store.close()
 

@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from cawn.serve.links import Links
+from cawn.serve.links import SubmittedLinks
 from cawn.serve.state import open_state
 from cawn.serve.store import Receipt
 from cawn.serve.writer import Writer
@@ -40,13 +40,13 @@ class Live:
         self.writer.start()
 
     def add(self, src: list, dst: list, t: list, *, attributes: Any = None, ids: Any = None, **options: Any) -> Receipt:
-        return self.writer.submit(Links(src, dst, t, attributes, ids), **options).result(600)
+        return self.writer.submit(SubmittedLinks(src, dst, t, attributes, ids), **options).result(600)
 
     def stop(self) -> None:
         self.writer.stop()
         self.store.close()
 
-    def submit_together(self, submissions: list[tuple[Links, dict[str, Any]]]) -> list[Any]:
+    def submit_together(self, submissions: list[tuple[SubmittedLinks, dict[str, Any]]]) -> list[Any]:
         """The receipts of submissions that are stored in one commit, or their errors."""
         futures: list[Any] = []
 

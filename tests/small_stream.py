@@ -7,7 +7,7 @@ import numpy as np
 
 import cawn
 from cawn.data.updates import NewLinks
-from cawn.serve.links import Links
+from cawn.serve.links import SubmittedLinks
 from cawn.serve.monitor import Monitor
 
 SOURCES, DESTINATIONS = 15, 15
@@ -47,21 +47,21 @@ def train_on_cycles(folder: Path) -> None:
     )
 
 
-def portions(events: cawn.Events, first: int, size: int) -> Iterator[Links]:
+def portions(events: cawn.Events, first: int, size: int) -> Iterator[SubmittedLinks]:
     """The links from position `first` on, in portions."""
     names = events.labels
     for start in range(first, len(events), size):
         part = events[start : start + size]
-        yield Links(names[part.src].tolist(), names[part.dst].tolist(), part.t.tolist())
+        yield SubmittedLinks(names[part.src].tolist(), names[part.dst].tolist(), part.t.tolist())
 
 
-def feed(predictor: cawn.LinkPredictor, monitor: Monitor, links: Links) -> int:
+def feed(predictor: cawn.LinkPredictor, monitor: Monitor, links: SubmittedLinks) -> int:
     """Add links as the service does, and let the monitor score some at once; returns how many."""
     monitor.observe(added(predictor, links))
     return monitor.process()
 
 
-def added(predictor: cawn.LinkPredictor, links: Links) -> NewLinks:
+def added(predictor: cawn.LinkPredictor, links: SubmittedLinks) -> NewLinks:
     """Add links; returns them as the predictor has them."""
     form = predictor.snapshot().model.form
     extension = predictor.extend([form.arrivals(links.src, links.dst, links.t)])

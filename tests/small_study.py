@@ -12,7 +12,7 @@ import cawn
 from cawn.files import write_text
 from cawn.learn.reporting import Progress
 from cawn.studies.tuning.objective import Objective
-from cawn.studies.tuning.plan import Plan
+from cawn.studies.tuning.plan import SearchPlan
 from cawn.studies.tuning.space import parse_space
 from cawn.studies.tuning.trials import SharedStudy
 from cawn.systems.rates import RatesSettings
@@ -26,9 +26,9 @@ TRIALS = 5  # of a small real study
 QUICK = RatesSettings(epochs=3, hidden=8, batch_size=64, lr=3e-4)
 
 
-def plan(seeds: tuple[int, ...] = (0, 1), **changes: Any) -> Plan:
+def plan(seeds: tuple[int, ...] = (0, 1), **changes: Any) -> SearchPlan:
     config = QUICK.with_(**changes)
-    return Plan(config, parse_space(SPACE, config), "ap", seeds, 0, cawn.Task())
+    return SearchPlan(config, parse_space(SPACE, config), "ap", seeds, 0, cawn.Task())
 
 
 class Killed(BaseException):
@@ -38,7 +38,7 @@ class Killed(BaseException):
 class Pretended(Objective):
     """Trainings without a network: the larger `hidden` and the nearer `lr` to 0.01, the better."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SearchPlan) -> None:
         super().__init__(None, plan, "cpu", 1)  # type: ignore[arg-type]
 
     def trainer(self, config: Any, seed: int, folder: Path, listener: Any = None, task: Any = None) -> Any:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from cawn.serve.links import Links
-from cawn.serve.sources import Source, StreamEntry
+from cawn.serve.links import SubmittedLinks
+from cawn.serve.sources import LinkSource, StreamEntry
 from cawn.serve.sources.entries import as_columns, as_link
 from cawn.serve.writer import QueueFull, Receipt
 
@@ -20,7 +20,7 @@ class StoredLinks:
         self.offsets: dict[str, str] = {}
         self.before: list[Exception] = []
 
-    def submit(self, links: Links, *, offsets: dict[str, str], clock: float | None = None) -> Future[Receipt]:
+    def submit(self, links: SubmittedLinks, *, offsets: dict[str, str], clock: float | None = None) -> Future[Receipt]:
         answer: Future[Receipt] = Future()
         error = self.before.pop() if self.before else None
         if isinstance(error, QueueFull):
@@ -33,12 +33,12 @@ class StoredLinks:
         answer.set_result(Receipt(len(links), 0, 0, 0))
         return answer
 
-    def write(self, source: Source, entries: Sequence[StreamEntry]) -> None:
+    def write(self, source: LinkSource, entries: Sequence[StreamEntry]) -> None:
         """Store entries, of which "{" is no link, as a pump does before it acknowledges them."""
         links = as_columns([as_link(each.content) for each in entries if each.content != b"{"])
         self.submit(links, offsets={source.name: source.offset(entries)})
 
-    def drain(self, source: Source) -> list[Any]:
+    def drain(self, source: LinkSource) -> list[Any]:
         """Read, store and acknowledge all that is left; the times of all links."""
         while entries := source.read(0):
             self.write(source, entries)

@@ -45,11 +45,6 @@ ENTRY_POINTS = {"cawn", "cawn.__main__"}  # they gather the public names of ever
 SYSTEMS = {"baselines", "counts", "rates"}  # modules of systems/ that are systems; the others serve every system
 RIVAL_PARTS = {"matrices", "stream", "versions"}  # modules of rivals/ that several rivals share
 
-AMBIGUOUS = {  # names of classes in several modules; to be removed here as soon as they are in one
-    *("Counts", "Extension", "Group", "Job", "Link", "Links", "Plan"),
-    *("Questions", "Reading", "Results", "Rules", "Source", "Stopped", "Store"),
-}
-
 
 def modules() -> dict[str, Path]:
     """Every module of the package by its dotted name."""
@@ -147,7 +142,7 @@ def test_a_class_has_a_name_of_its_own() -> None:
     """One name for one thing, in the whole package."""
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in MODULE_PATHS.values()]
     names = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
-    assert {name for name, count in names.items() if count > 1} == AMBIGUOUS
+    assert {name for name, count in names.items() if count > 1} == set()
 
 
 @pytest.mark.parametrize(

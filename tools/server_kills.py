@@ -31,7 +31,7 @@ import numpy as np
 import torch
 
 import cawn
-from cawn.serve.links import Links
+from cawn.serve.links import SubmittedLinks
 from cawn.serve.state import open_state
 from cawn.serve.writer import QueueFull, Receipt, Writer
 
@@ -46,13 +46,13 @@ ACKNOWLEDGED, WRONG, STARTED = range(3)
 MESSAGE = struct.Struct("<BBQ")  # kind, client, number of the submission
 
 
-def submission(client: int, number: int) -> tuple[Links, dict[str, object]]:
+def submission(client: int, number: int) -> tuple[SubmittedLinks, dict[str, object]]:
     """The links of a submission, each with a time of its own, and the options to submit them with."""
     times = [START + (number * SIZE + i) * len(CLIENTS) + client for i in range(SIZE)]
     names = [f"n{t % 30}" for t in times], [f"n{t % 29}" for t in times]
     ids: list[str | int | None] | None = [f"link {t}" for t in times] if CLIENTS[client] == "ids" else None
     options = {"ids": {}, "keys": {"key": f"key {number}"}, "source": {"offsets": {"source": number}}}
-    return Links(*names, list(times), None, ids), options[CLIENTS[client]]
+    return SubmittedLinks(*names, list(times), None, ids), options[CLIENTS[client]]
 
 
 class Server:

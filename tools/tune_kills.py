@@ -27,7 +27,7 @@ import torch
 import cawn
 from cawn.learn.runs import read_run
 from cawn.studies.tuning import Search, tune
-from cawn.studies.tuning.plan import JOURNAL, Plan, read_study
+from cawn.studies.tuning.plan import JOURNAL, SearchPlan, read_study
 from cawn.studies.tuning.trials import SharedStudy, Trial
 
 CONFIG = cawn.Config(num_walks=8, length=1, dim=8, frequencies=4, batch_size=32, epochs=3, lr=3e-4)
@@ -84,7 +84,7 @@ def trials(folder: Path) -> list[Trial]:
     """The trials so far."""
     if not (folder / JOURNAL).exists():
         return []
-    return SharedStudy(folder, Plan.from_dict(read_study(folder))).trials()
+    return SharedStudy(folder, SearchPlan.from_dict(read_study(folder))).trials()
 
 
 def results_told(folder: Path) -> Counter[int]:

@@ -20,7 +20,7 @@ from cawn.data.names import Name, NameIndex, Names, as_name, as_names
 from cawn.data.readers import read_like
 from cawn.data.reading import Reading
 from cawn.data.times import TimeForm
-from cawn.data.updates import Draft, GrowingEvents, KnownIds, NewLinks, Rules, Update, is_apart, named, without
+from cawn.data.updates import Draft, GrowingEvents, KnownIds, NewLinks, Update, UpdateRules, is_apart, named, without
 from cawn.devices import Device, check_device, pick_device
 from cawn.errors import CawnError, QueryError, brief
 from cawn.files import make_folder, temporary_folder
@@ -38,7 +38,7 @@ from cawn.learn.runs import (
 from cawn.learn.splits import ALL_LINKS
 from cawn.learn.testing import recalibrate
 from cawn.rankings import Scores
-from cawn.snapshot import FreeLock, Model, Parts, Questions, Snapshot
+from cawn.snapshot import FreeLock, Model, PairQueries, Parts, Snapshot
 from cawn.systems.base import System
 from cawn.systems.indexed import IndexedScorer, IndexedSystem
 
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
     from cawn.learn.testing import Run
 
-__all__ = ["Extension", "LinkPredictor", "Scores", "Snapshot"]
+__all__ = ["LinkPredictor", "NextSnapshot", "Scores", "Snapshot"]
 
 Array = npt.NDArray[Any]
 Result = Update | CawnError
 
 
 @dataclass(frozen=True, slots=True)
-class Extension:
+class NextSnapshot:
     """The next snapshot of a predictor, which nobody sees until it is published.
 
     Args:
@@ -71,7 +71,7 @@ class Extension:
     removed: int = 0
 
 
-class LinkPredictor(Questions):
+class LinkPredictor(PairQueries):
     """A trained model with a history of links.
 
     Nodes are identified by their names in the data; unknown names are allowed and have no history. Times are numbers in
@@ -210,14 +210,14 @@ class LinkPredictor(Questions):
             if (
                 not once
                 and arrivals.link_id is None
-                and (repeated := int(self._draft(Rules()).is_repeated(arrivals).sum()))
+                and (repeated := int(self._draft(UpdateRules()).is_repeated(arrivals).sum()))
             ):
                 warnings.warn(
                     f"{repeated:,} of these {len(arrivals):,} links are in the history already and are added again; "
                     "give once=True or link ids to skip known links",
                     stacklevel=2,
                 )
-            extension = self.extend([arrivals], Rules(max_ahead=self.max_ahead, once=once))
+            extension = self.extend([arrivals], UpdateRules(max_ahead=self.max_ahead, once=once))
             done = _accepted(extension)
             if on_accuracy is not None and done.added and (accuracy := _accuracy(extension)) is not None:
                 on_accuracy(accuracy)
@@ -233,7 +233,7 @@ class LinkPredictor(Questions):
         AUC against one, MRR among 20, of the model and of the recency baseline.
         """
         arrivals = self._arrivals(new_events, columns)
-        extension = self.extend([arrivals], Rules(max_ahead=self.max_ahead, once=True))
+        extension = self.extend([arrivals], UpdateRules(max_ahead=self.max_ahead, once=True))
         if not _accepted(extension).added:
             raise QueryError("the history has all of these links already: give links that it does not have")
         if (found := _accuracy(extension)) is None:
@@ -264,7 +264,7 @@ class LinkPredictor(Questions):
             self.publish(extension)
         return done
 
-    def extend(self, batches: Sequence[Arrivals], rules: Rules | None = None) -> Extension:
+    def extend(self, batches: Sequence[Arrivals], rules: UpdateRules | None = None) -> NextSnapshot:
         """The next snapshot, with these batches of links: nobody sees it until `publish`, and it has no other effect.
 
         Batches have the effect that they would have one by one: a batch that cannot be added does not affect others.
@@ -272,7 +272,7 @@ class LinkPredictor(Questions):
         """
         with self._writing:
             held, results = self._state, list[Result | None]()
-            draft = self._draft(rules or Rules(max_ahead=self.max_ahead))
+            draft = self._draft(rules or UpdateRules(max_ahead=self.max_ahead))
             for batch in batches:
                 try:
                     draft.add(batch)
@@ -282,9 +282,9 @@ class LinkPredictor(Questions):
             new, updates = draft.finish()
             done = iter(updates)
             found = [next(done) if each is None else each for each in results]
-            return Extension(held, self._extended(held, new) if len(new) or not batches else held, new, found)
+            return NextSnapshot(held, self._extended(held, new) if len(new) or not batches else held, new, found)
 
-    def _draft(self, rules: Rules) -> Draft:
+    def _draft(self, rules: UpdateRules) -> Draft:
         held = self._state.events
         if self._known is None:
             self._known = KnownIds(held.link_id)
@@ -303,7 +303,7 @@ class LinkPredictor(Questions):
         history = scorer.history if isinstance(scorer, IndexedScorer) else None
         return replace(later, built=Parts(scorer, held.candidates.extended(events, kept, history)))
 
-    def publish(self, extension: Extension) -> Snapshot:
+    def publish(self, extension: NextSnapshot) -> Snapshot:
         """Replace the present snapshot by its extension, which must have been made from the present history."""
         with self._writing:
             held, later = self._state, extension.snapshot
@@ -345,7 +345,7 @@ class LinkPredictor(Questions):
 
     def reduce(
         self, *, name: Name | None = None, link_id: Names | None = None, since: Any = None, links: int | None = None
-    ) -> Extension:
+    ) -> NextSnapshot:
         """The next snapshot without some links: nobody sees it until `publish`, and it has no other effect."""
         held, gone = self._state, list[int]()
         events, form = held.events, held.model.form.names
@@ -359,12 +359,12 @@ class LinkPredictor(Questions):
             most = len(events) if links is None else check_integer(links, "links", 1)
             keep = np.arange(len(events)) >= max(_first_since(held, since), len(events) - most)
         if keep.all() and not gone:
-            return Extension(held, held)
+            return NextSnapshot(held, held)
         events, names = without(events, held.names, form, keep, gone)
         state = replace(held, events=events, names=names, number=held.number + 1, built=None)
         if held.built is not None:
             _ = state.parts
-        return Extension(held, state, removed=int((~keep).sum()))
+        return NextSnapshot(held, state, removed=int((~keep).sum()))
 
     # Weights and calibration
 
@@ -423,14 +423,14 @@ def changes_of(state: Snapshot) -> dict[str, Any]:
     return changed | ({"calibration": state.calibration.to_dict()} if state.model.finished else {})
 
 
-def _accepted(extension: Extension) -> Update:
+def _accepted(extension: NextSnapshot) -> Update:
     """The result of the only batch of an extension, unless it was refused."""
     if isinstance(result := extension.results[0], CawnError):
         raise result
     return result
 
 
-def _accuracy(extension: Extension) -> dict[str, Any] | None:
+def _accuracy(extension: NextSnapshot) -> dict[str, Any] | None:
     """The accuracy on the links that an extension adds."""
     assert extension.links is not None
     t, state = extension.links.t, extension.snapshot

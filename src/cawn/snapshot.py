@@ -114,7 +114,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=FreeLock.free_all)
 
 
-class Questions(ABC):
+class PairQueries(ABC):
     """What can be asked of a trained model. A `Snapshot` answers; a `LinkPredictor` asks its newest one."""
 
     @abstractmethod
@@ -413,7 +413,7 @@ class Questions(ABC):
 
 
 @dataclass(eq=False, repr=False)
-class Snapshot(Questions):
+class Snapshot(PairQueries):
     """A model and one version of its history, which never change; any number of threads may ask.
 
     Args:
@@ -531,7 +531,7 @@ class Snapshot(Questions):
         return str(form.canonical(u, 0)) == str(form.canonical(v, 1))
 
 
-def newest_time(state: Questions) -> Any:
+def newest_time(state: PairQueries) -> Any:
     """The time that queries without one follow: that of the newest link; if the training had it, far from the other
     links, that of the newest of these."""
     held = state.snapshot()

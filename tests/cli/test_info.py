@@ -9,7 +9,7 @@ import pytest
 from cawn.data.hashing import write_sealed
 from cawn.learn.plots import can_draw
 from cawn.learn.run_info import run_info
-from cawn.serve.store import Store
+from cawn.serve.store import LiveStore
 from command_line import assert_refused, call_cawn
 
 
@@ -34,9 +34,9 @@ def test_checksums_of_a_run(trained: Path, tmp_path: Path) -> None:
 
 def test_the_state_of_a_server(run: Path, tmp_path: Path) -> None:
     assert "live" not in call_cawn("info", run).out
-    Store(tmp_path / "state").close()
+    LiveStore(tmp_path / "state").close()
     assert "0 links, 0 nodes" in call_cawn("info", run, "--state", tmp_path / "state").out
-    Store(run / "live").close()
+    LiveStore(run / "live").close()
     assert json.loads(call_cawn("info", run, "--json").out)["live"]["folder"] == str(run / "live")
 
 

@@ -13,7 +13,7 @@ from cawn.data.forms import Form, NameForm
 from cawn.data.names import NameIndex
 from cawn.data.reading import Reading
 from cawn.data.times import TimeForm
-from cawn.data.updates import Draft, GrowingEvents, KnownIds, Rules
+from cawn.data.updates import Draft, GrowingEvents, KnownIds, UpdateRules
 from cawn.learn.runs import read_description, read_events
 from cawn.learn.trainer import Trainer
 
@@ -163,7 +163,7 @@ def test_updates_keep_attributes_of_nodes_that_their_table_lacks() -> None:
     history, labels = Encoder.fit(held, np.arange(2)).transform(held), NameIndex.of(held.labels)
     form = Form.of(NameForm.of(labels, None), TimeForm.of(held.t, Reading()), history, Reading())
     for links, last in ((new, [7, 1]), (cawn.Events([0], [2], [3]), [0, 0])):
-        draft = Draft(history, labels, form, KnownIds(), Rules())
+        draft = Draft(history, labels, form, KnownIds(), UpdateRules())
         draft.add(form.events(links))
         both, _ = GrowingEvents(history).add(draft.finish()[0])
         assert both.x.tolist() == [[-1, 1], [1, 1], last]

@@ -19,7 +19,7 @@ from cawn.data import laws
 from cawn.data.columns import GrowingArray
 from cawn.data.names import NameIndex
 from cawn.data.reading import Reading
-from cawn.data.updates import Rules, Update
+from cawn.data.updates import Update, UpdateRules
 from cawn.errors import QueryError
 from cawn.index.growing import GrowingIndex
 from cawn.predictor import LinkPredictor
@@ -338,7 +338,7 @@ def test_a_batch_is_judged_by_those_before_it(predictor, now) -> None:
     form = predictor.snapshot().model.form
     batches = [([1], 6 * 10**18), (["lost"], -6 * 10**18), (["7.0"], now)]
     given = [form.arrivals(src, [2], [t]) for src, t in batches]
-    extension = predictor.extend(given, Rules(max_ahead=1e20))
+    extension = predictor.extend(given, UpdateRules(max_ahead=1e20))
     assert extension.results[::2] == [Update(1, 0, 2), Update(1, 0, 1)]
     assert isinstance(extension.results[1], cawn.DataError)
     assert predictor.version == 0

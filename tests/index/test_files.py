@@ -17,7 +17,7 @@ from cawn.index import files
 from cawn.index.features import PairParts
 from cawn.index.files import write_index
 from cawn.index.index import Index
-from cawn.index.sizes import Counts, index_bytes, memory_to_build, temporary_bytes
+from cawn.index.sizes import LinkCounts, index_bytes, memory_to_build, temporary_bytes
 from cawn.index.stored import array_names, index_of, named_arrays
 from cawn.learn.indexing import build_index
 from small_runs import TINY
@@ -107,9 +107,9 @@ def test_the_formula_gives_the_bytes_of_an_index(
     index = Index.of(events, np.linspace(0, 1, num_decays), parts.kinds, parts.decay(1.0))
     keys = [len(index.kinds[kind]["keys"]) if kind in index.kinds else 0 for kind in ("pairs", "next")]
     followed = 2 * 8 * nodes if parts.sequences else 0  # entries of the last links of nodes, in two kinds
-    assert index_bytes(Counts(size, nodes, *keys), num_decays, parts) == index.nbytes + followed
-    most = Counts.at_most(size, nodes)
-    assert most == Counts(size, nodes, pairs=size, transitions=2 * size)
+    assert index_bytes(LinkCounts(size, nodes, *keys), num_decays, parts) == index.nbytes + followed
+    most = LinkCounts.at_most(size, nodes)
+    assert most == LinkCounts(size, nodes, pairs=size, transitions=2 * size)
     assert memory_to_build(most, num_decays, parts) - building == index_bytes(most, num_decays, parts) >= index.nbytes
     assert temporary_bytes(most, parts) == temporary
 

@@ -16,7 +16,7 @@ from cawn.interrupt import Interrupted
 from cawn.predictor import LinkPredictor
 from cawn.scale import jobs
 from cawn.scale.file_output import run_to_file
-from cawn.scale.jobs import Counts, NodeJob, PairJob
+from cawn.scale.jobs import NodeJob, PairJob, RowCounts
 from small_jobs import pairs, small_run
 from tolerances import assert_same_scores
 
@@ -173,7 +173,7 @@ def test_names_are_read_as_in_training(predictor, tmp_path: Path) -> None:
     plain, padded = tmp_path / "plain.csv", tmp_path / "padded.csv"
     plain.write_text("src,dst,t\nn1,n2,4000\nn3,n4,4000\n")
     padded.write_text("src, dst, t\nn1, n2, 4000\nn3, n4, 4000\n")
-    assert run_to_file(predictor, job(padded), tmp_path / "b.csv") == Counts(2, 0)
+    assert run_to_file(predictor, job(padded), tmp_path / "b.csv") == RowCounts(2, 0)
     run_to_file(predictor, job(plain), tmp_path / "a.csv")
     assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
 
@@ -238,5 +238,5 @@ def test_rankings_of_all_nodes_to_a_file(predictor, tmp_path: Path, monkeypatch)
     monkeypatch.setattr(jobs, "NODES", 1)
     ranking = NodeJob(None, 20_000, k=2, candidates=["7", "n3"])
     done = run_to_file(predictor, ranking, tmp_path / "top.parquet")
-    assert done == Counts(40, 0)
+    assert done == RowCounts(40, 0)
     assert set(pq.read_table(tmp_path / "top.parquet")["candidate"].to_pylist()) == {"7", "n3"}

@@ -15,7 +15,7 @@ from cawn.predictor import LinkPredictor
 from cawn.scale import folder_output
 from cawn.scale.file_output import run_to_file
 from cawn.scale.folder_output import run_locally, run_to_folder
-from cawn.scale.jobs import Counts, NodeJob
+from cawn.scale.jobs import NodeJob, RowCounts
 from cawn.scale.plans import Plan, plan_nodes
 from small_jobs import pairs, plan, write_folder
 
@@ -203,7 +203,7 @@ def test_one_schema_for_all_partitions(engine, predictor, run: Path, tmp_path: P
     path.write_text("".join(f'{{"node": "{name}"}}\n' for name in [*range(16), "n1", "n2"]))
     job = NodeJob(NodeFile.open(str(path)), 20_000, k=1, candidates=["7", "n3"])
     out, file = tmp_path / "ranked", tmp_path / "ranked.parquet"
-    assert run_to_folder(plan_nodes(run, job, 40), out, engine) == Counts(18, 16)
+    assert run_to_folder(plan_nodes(run, job, 40), out, engine) == RowCounts(18, 16)
     run_to_file(predictor, job, file)
     assert pq.read_table(out).replace_schema_metadata(None) == pq.read_table(file)
 

@@ -8,7 +8,7 @@ import pytest
 import cawn
 from cawn.data.readers.query_files import NodeFile, PairFile
 from cawn.predictor import LinkPredictor
-from cawn.scale.jobs import Counts, NodeJob, PairJob, file_version, one_schema, refuse_changed
+from cawn.scale.jobs import NodeJob, PairJob, RowCounts, file_version, one_schema, refuse_changed
 from small_jobs import pairs, write_folder
 
 
@@ -40,7 +40,7 @@ def test_a_range_of_nodes(predictor: LinkPredictor, tmp_path: Path) -> None:
     (tmp_path / "nodes.txt").write_text("node\n" + "\n".join([*names, "stranger"]))
     some = NodeJob(NodeFile.open(str(tmp_path / "nodes.txt")), 30_000, k=1, chunk=8)
     parts = list(some.run(predictor, 16))
-    assert parts[0][1] == Counts(5, 1)
+    assert parts[0][1] == RowCounts(5, 1)
     assert parts[0][0]["node"].to_pylist() == [*names[16:], "stranger"]
 
 

@@ -11,7 +11,7 @@ import pytest
 import cawn
 from cawn.data import laws
 from cawn.serve.service import Service, ServiceSettings
-from cawn.serve.store import Store
+from cawn.serve.store import LiveStore
 from cawn.systems.rates import RatesSettings
 from small_stream import train_on_cycles
 
@@ -60,9 +60,9 @@ def cycles(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path: Path) -> Iterator[LiveStore]:
     """An empty store."""
-    opened = Store(tmp_path / "state")
+    opened = LiveStore(tmp_path / "state")
     yield opened
     opened.close()
 

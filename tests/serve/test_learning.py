@@ -16,9 +16,9 @@ from cawn.serve import monitor as monitors
 from cawn.serve.learning import Learner
 from cawn.serve.monitor import Monitor
 from cawn.serve.recency import Recency
-from cawn.serve.store import Store
+from cawn.serve.store import LiveStore
 from cawn.serve.weights import KeptWeights
-from cawn.snapshot import Questions
+from cawn.snapshot import PairQueries
 from cawn.systems.indexed import IndexedScorer
 from cawn.systems.training import contrast_loss
 from small_runs import TINY
@@ -37,7 +37,7 @@ def load(run: Path) -> cawn.LinkPredictor:
     return cawn.LinkPredictor.load(run, device="cpu", threads=1)
 
 
-def learner_of(predictor: cawn.LinkPredictor, store: Store | None = None, **options: Any) -> Learner:
+def learner_of(predictor: cawn.LinkPredictor, store: LiveStore | None = None, **options: Any) -> Learner:
     return Learner(predictor, store, **{"rate": 1.0, "window": 200} | options)
 
 
@@ -55,7 +55,7 @@ def weights_of(predictor: cawn.LinkPredictor, *, more: float = 0.0) -> dict[str,
     return {name: value + more for name, value in predictor.snapshot().model.system.module.state_dict().items()}
 
 
-def ask(predictor: Questions) -> list[float]:
+def ask(predictor: PairQueries) -> list[float]:
     found = predictor.score(["n0", "n1"], ["n20", "n21"], TRAINED + 50)
     assert isinstance(found, np.ndarray)
     return found.tolist()
@@ -67,7 +67,7 @@ def assert_equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None
 
 
 def test_after_a_change_of_law_the_shadow_model_wins(
-    cycles: Path, store: Store, caplog: pytest.LogCaptureFixture
+    cycles: Path, store: LiveStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     predictor = load(cycles)
     before, version = weights_of(predictor), predictor.version
@@ -160,7 +160,7 @@ def test_a_promotion_needs_a_lower_log_loss_and_no_lower_rank(
     assert learner.summary()["evidence"]["links"] == (0 if promoted else 200)
 
 
-def test_a_restart_continues_with_the_same_shadow_model(cycles: Path, store: Store) -> None:
+def test_a_restart_continues_with_the_same_shadow_model(cycles: Path, store: LiveStore) -> None:
     predictor = load(cycles)
     learner = learner_of(predictor, store)
     stream(predictor, learner, OTHER_LAW[: TRAINED + 130])
@@ -175,7 +175,7 @@ def test_a_restart_continues_with_the_same_shadow_model(cycles: Path, store: Sto
     assert again._until == learner._until
 
 
-def test_damage_is_found(cycles: Path, store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_is_found(cycles: Path, store: LiveStore, caplog: pytest.LogCaptureFixture) -> None:
     """Weights are refused; a shadow model starts again."""
     predictor = load(cycles)
     learner_of(predictor, store).save()
@@ -227,7 +227,7 @@ def test_training_logits_are_those_of_training() -> None:
         assert again.item() == pytest.approx(loss.item(), rel=1e-5)
 
 
-def test_weights_are_numbered_and_served_again(cycles: Path, store: Store) -> None:
+def test_weights_are_numbered_and_served_again(cycles: Path, store: LiveStore) -> None:
     predictor, kept = load(cycles), KeptWeights(store)
     snapshot, first, calibration = predictor.snapshot(), ask(predictor), predictor.calibration
     assert kept.serve(predictor) is None
@@ -252,7 +252,7 @@ def test_weights_are_numbered_and_served_again(cycles: Path, store: Store) -> No
     assert ask(predictor) == second
 
 
-def test_weights_in_use_keep_their_newer_calibration(cycles: Path, store: Store) -> None:
+def test_weights_in_use_keep_their_newer_calibration(cycles: Path, store: LiveStore) -> None:
     predictor, kept = load(cycles), KeptWeights(store)
     before, version = predictor.calibration, predictor.version
     kept.serve(predictor, kept.keep(weights_of(predictor), before.initial, links=1))

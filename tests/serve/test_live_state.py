@@ -19,10 +19,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from cawn.data.updates import Rules
+from cawn.data.updates import UpdateRules
 from cawn.errors import CawnError
 from cawn.predictor import LinkPredictor
-from cawn.serve.links import Links
+from cawn.serve.links import SubmittedLinks
 from live import Disk, Live, failing_disk
 
 SEQUENCES = int(os.environ.get("CAWN_SEQUENCES", "30"))
@@ -76,11 +76,11 @@ class LiveMachine(RuleBasedStateMachine):
         self.live = Live(self.run, self.state_folder, late="insert" if self.late else "refuse")
         self.predictor = self.live.predictor
 
-    def links(self, batch: list[tuple[Any, ...]]) -> Links:
+    def links(self, batch: list[tuple[Any, ...]]) -> SubmittedLinks:
         src, dst, t, ids, attributes = map(list, zip(*batch, strict=True))
-        return Links(src, dst, t, attributes if self.kind == "text" else None, ids)
+        return SubmittedLinks(src, dst, t, attributes if self.kind == "text" else None, ids)
 
-    def one_by_one(self, links: Links, key: str | None) -> Any:
+    def one_by_one(self, links: SubmittedLinks, key: str | None) -> Any:
         """What the twin says to a submission: its receipt, or an error."""
         if key is not None and key in self.receipts:
             first, result = self.receipts[key]
@@ -88,7 +88,7 @@ class LiveMachine(RuleBasedStateMachine):
         try:
             form = self.twin.snapshot().model.form
             arrivals = form.arrivals(links.src, links.dst, links.t, links.attributes, links.id_hashes())
-            extension = self.twin.extend([arrivals], Rules(late=self.late))
+            extension = self.twin.extend([arrivals], UpdateRules(late=self.late))
             if isinstance(extension.results[0], CawnError):
                 return "refused"
             self.twin.publish(extension)

@@ -1,16 +1,16 @@
 import pytest
 
 from cawn.serve.batching import ScoredBatch
-from cawn.serve.metrics import Metrics, Rate, Reading
+from cawn.serve.metrics import MetricReading, Metrics, Rate
 
 
 def test_the_format_of_prometheus() -> None:
     metrics = Metrics()
     readings = [
-        Reading("cawn_links", "Links.", 7),
-        Reading("cawn_lag", "Lag.", 1, {"source": "a"}),
-        Reading("cawn_lag", "Lag.", 2, {"source": 'b"'}),
-        Reading("cawn_added", "Added.", 5, counter=True),
+        MetricReading("cawn_links", "Links.", 7),
+        MetricReading("cawn_lag", "Lag.", 1, {"source": "a"}),
+        MetricReading("cawn_lag", "Lag.", 2, {"source": 'b"'}),
+        MetricReading("cawn_added", "Added.", 5, counter=True),
     ]
     metrics.watch(lambda: readings)
     metrics.request("/v1/score", 200, 0.003)

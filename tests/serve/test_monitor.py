@@ -13,7 +13,7 @@ import cawn
 from cawn.learn.calibration import Calibration
 from cawn.serve import monitor as monitors
 from cawn.serve.accuracy import Recalibrated, calibration_bins, calibration_error, reciprocal_ranks
-from cawn.serve.links import Links
+from cawn.serve.links import SubmittedLinks
 from cawn.serve.monitor import Monitor
 from cawn.serve.recency import Recency
 from cawn.snapshot import Snapshot
@@ -117,7 +117,7 @@ def test_an_alarm_when_the_baseline_wins_until_the_model_does(cycles: Path, capl
         assert found["alarm_since"]
         assert monitor.gauges()["alarm"] == 1
         for links in portions(planted(np.ones(800, bool), seed=5), 0, 100):
-            later = Links(links.src, links.dst, [t + TRAINED + 600 for t in links.t])
+            later = SubmittedLinks(links.src, links.dst, [t + TRAINED + 600 for t in links.t])
             feed(predictor, monitor, later)
     assert monitor.summary()["alarm"] is None
     assert len(caplog.messages) == 2  # once each
@@ -144,8 +144,8 @@ def test_late_links_are_known_but_not_scored(cycles: Path) -> None:
     monitor = Monitor(predictor, window=20)
     (links,) = portions(SAME_LAW[: TRAINED + 20], TRAINED, 20)
     feed(predictor, monitor, links)
-    assert feed(predictor, monitor, Links(["n0", "fresh"], ["n20", "n21"], [5, TRAINED + 3])) == 0
-    assert feed(predictor, monitor, Links(["fresh"], ["n21"], [TRAINED + 30])) == 1
+    assert feed(predictor, monitor, SubmittedLinks(["n0", "fresh"], ["n20", "n21"], [5, TRAINED + 3])) == 0
+    assert feed(predictor, monitor, SubmittedLinks(["fresh"], ["n21"], [TRAINED + 30])) == 1
     found = monitor.summary()
     assert (found["late"], found["arrived"], found["scored"]) == (2, 23, 21)
     assert (found["new_nodes"], found["new_pairs"]) == (0, 0)
@@ -160,7 +160,9 @@ def test_links_beyond_the_queue_are_dropped_but_known(cycles: Path, monkeypatch:
     assert monitor.process() == 0
     assert monitor.summary()["dropped"] == 60
     link = SAME_LAW.labels[[SAME_LAW.src[TRAINED + 59], SAME_LAW.dst[TRAINED + 59]]].tolist()
-    assert feed(predictor, monitor, Links(["new", link[0]], ["n20", link[1]], [TRAINED + 60, TRAINED + 61])) == 2
+    assert (
+        feed(predictor, monitor, SubmittedLinks(["new", link[0]], ["n20", link[1]], [TRAINED + 60, TRAINED + 61])) == 2
+    )
     found = monitor.summary()
     assert (found["new_nodes"], found["new_pairs"]) == (1 / 2, 1 / 2)
     assert found["baseline"]["mrr"] > 1 / 4  # the second link is ranked first or second
@@ -175,7 +177,7 @@ def test_it_goes_on_after_links_were_removed(cycles: Path) -> None:
     with monitor.paused():
         predictor.forget("n0")
     rest = [i for i, src in enumerate(second.src) if src != "n0"]
-    kept = Links(*([column[i] for i in rest] for column in (second.src, second.dst, second.t)))
+    kept = SubmittedLinks(*([column[i] for i in rest] for column in (second.src, second.dst, second.t)))
     assert feed(predictor, monitor, kept) == len(rest)
     src, dst, t = (column.ravel() for column in shadow.asked[-1])
     assert [predictor.nodes()[node] for node in src[::21]] == kept.src
@@ -198,7 +200,7 @@ def test_the_background_thread_scores_and_survives_failures(cycles: Path, monkey
     monitor.start()
     t = TRAINED
     while not monitor.summary()["scored"]:
-        monitor.observe(added(predictor, Links(["n0"], ["n20"], [t])))
+        monitor.observe(added(predictor, SubmittedLinks(["n0"], ["n20"], [t])))
         t += 1
         time.sleep(0.01)
     monitor.stop()

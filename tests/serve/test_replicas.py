@@ -16,7 +16,7 @@ import pytest
 
 import cawn
 from cawn.serve import service as module
-from cawn.serve.links import Links
+from cawn.serve.links import SubmittedLinks
 from cawn.serve.live_info import live_info
 from cawn.serve.problems import Problem
 from cawn.serve.service import Service, ServiceSettings
@@ -142,7 +142,7 @@ def test_what_a_replica_refuses(server: RedisServer, started, tmp_path: Path) ->
     """Whatever would make its links or its answers differ from those of others."""
     replica = started("a")
     for change in (
-        lambda: replica.add(Links(["n1"], ["n2"], [901])),
+        lambda: replica.add(SubmittedLinks(["n1"], ["n2"], [901])),
         lambda: replica.forget("n1"),
         lambda: replica.remove("1"),
     ):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cawn.serve.bodies import parse
-from cawn.serve.links import Links
+from cawn.serve.links import SubmittedLinks
 from cawn.serve.problems import Problem
 from cawn.serve.requests import LINKS, MAX_LINKS, MAX_NAME, MAX_PAIRS, PAIRS, ExplainQuery, Kind, Pairs, RankQuery
 from cawn.walks.candidates import KINDS
@@ -29,10 +29,10 @@ def refused(forms: tuple, body: bytes) -> Problem:
 
 def test_links_as_rows_columns_or_one() -> None:
     rows = {"links": [{"src": "a", "dst": 2, "t": 1.5, "id": "x"}, {"src": "c", "dst": "d", "t": 3}]}
-    assert asked(LINKS, rows) == Links(["a", "c"], [2, "d"], [1.5, 3], None, ["x", None])
+    assert asked(LINKS, rows) == SubmittedLinks(["a", "c"], [2, "d"], [1.5, 3], None, ["x", None])
     columns = {"src": ["a", "c"], "dst": [2, "d"], "t": [1.5, "2016-01-23"], "ids": None, "attributes": [[1], [2.5]]}
-    assert asked(LINKS, columns) == Links(["a", "c"], [2, "d"], [1.5, "2016-01-23"], [[1], [2.5]])
-    assert asked(LINKS, {"src": "a", "dst": "b", "t": 1, "id": 7}) == Links(["a"], ["b"], [1], None, [7])
+    assert asked(LINKS, columns) == SubmittedLinks(["a", "c"], [2, "d"], [1.5, "2016-01-23"], [[1], [2.5]])
+    assert asked(LINKS, {"src": "a", "dst": "b", "t": 1, "id": 7}) == SubmittedLinks(["a"], ["b"], [1], None, [7])
     assert len(asked(LINKS, {"links": []})) == len(asked(LINKS, {"src": [], "dst": [], "t": [], "attributes": {}})) == 0
 
 

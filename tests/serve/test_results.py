@@ -5,11 +5,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from cawn.serve.results import Results
+from cawn.serve.results import PendingResults
 
 
 def test_every_result_arrives_once_whenever_it_is_there() -> None:
-    results = Results()
+    results = PendingResults()
 
     async def ask(pool: ThreadPoolExecutor) -> list[int]:
         done: Future[int] = Future()
@@ -22,7 +22,7 @@ def test_every_result_arrives_once_whenever_it_is_there() -> None:
 
 
 def test_errors_and_cancelled_callers() -> None:
-    failed, never, results = Future[int](), Future[int](), Results()
+    failed, never, results = Future[int](), Future[int](), PendingResults()
     failed.set_exception(ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
         asyncio.run(results(failed))

@@ -16,7 +16,7 @@ import pytest
 import cawn
 from cawn.serve.connections import MAX_PIPELINED
 from cawn.serve.server import INTERRUPTED, Server, listen
-from cawn.serve.service import Service, ServiceSettings, Stopped
+from cawn.serve.service import Service, ServiceSettings, ServiceStopped
 from cawn.serve.tokens import Tokens
 
 TOKENS = Tokens({"some-token": "write"})
@@ -155,7 +155,7 @@ def test_signals_while_links_are_loaded(tmp_path: Path, monkeypatch: pytest.Monk
         os.kill(os.getpid(), signal.SIGTERM)
         while service.status()["phase"] != "stopping":
             time.sleep(0.001)
-        raise Stopped
+        raise ServiceStopped
 
     ended, announced = [], []
     monkeypatch.setattr("os._exit", ended.append)

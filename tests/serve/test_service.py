@@ -9,7 +9,7 @@ import pytest
 
 import cawn
 from cawn.serve import monitor, retention
-from cawn.serve.links import Links
+from cawn.serve.links import SubmittedLinks
 from cawn.serve.problems import Problem
 from cawn.serve.requests import ExplainQuery, Pairs, RankQuery
 from cawn.serve.retention import Retention
@@ -26,7 +26,7 @@ def test_answers_are_those_of_a_predictor_with_the_same_links(served, trained) -
     now = service.predictor.watermark
     pairs = Pairs(["n1", "n5", "x", "nobody"], ["x", "n1", "n1", "n1"], [now + 3] * 4)
     before = service.score(pairs).result(600)
-    added = Links(["n1", "x", "n2"], ["x", "n3", "n1"], [now + 1, now + 2, now + 2])
+    added = SubmittedLinks(["n1", "x", "n2"], ["x", "n3", "n1"], [now + 1, now + 2, now + 2])
     receipt = service.add(added).result(600)
     assert receipt[:3] == (3, 0, 1)
     after = service.score(pairs).result(600)
@@ -53,11 +53,11 @@ def test_the_newest_links_have_the_scores_from_before_they_arrived(served) -> No
     now = service.predictor.watermark
     before = service.score(Pairs(["n1"], ["n2"], [now + 1])).result(600).probability
     assert service.newest().result(600) == []
-    service.add(Links(["n1"], ["n2"], [now + 1])).result(600)
+    service.add(SubmittedLinks(["n1"], ["n2"], [now + 1])).result(600)
     service.writer.between(lambda: None)  # by then, observers have seen the links
     (newest,) = service.newest().result(600)
     assert newest == {"src": "n1", "dst": "n2", "t": now + 1, "probability": before[0]}
-    service.add(Links(["n1"] * 200, ["n2"] * 200, [now + 2] * 200)).result(600)
+    service.add(SubmittedLinks(["n1"] * 200, ["n2"] * 200, [now + 2] * 200)).result(600)
     service.writer.between(lambda: None)
     assert [len(service.newest(*limit).result(600)) for limit in ((), (3,))] == [NEWEST, 3]
     assert len(service.node("n1").result(600)["recent"]) == RECENT_OF_NODE
@@ -67,8 +67,8 @@ def test_what_status_and_metrics_say(served) -> None:
     service = served(late="refuse")
     now = service.predictor.watermark
     with pytest.raises(LateLinks):
-        service.add(Links(["n1"], ["n2"], [now - 1])).result(600)
-    links = Links(["n1", "n2"], ["n2", "n3"], [now + 1] * 2, ids=["a", "b"])
+        service.add(SubmittedLinks(["n1"], ["n2"], [now - 1])).result(600)
+    links = SubmittedLinks(["n1", "n2"], ["n2", "n3"], [now + 1] * 2, ids=["a", "b"])
     assert [service.add(links).result(600)[:2] for _ in range(2)] == [(2, 0), (0, 2)]
     service.writer.between(lambda: None)
     text = service.metrics.to_text().decode()
@@ -138,8 +138,8 @@ def test_a_forgotten_name_is_nowhere(served, trained: Path, tmp_path: Path) -> N
     run = with_secret(trained, tmp_path / "run")
     service = served()
     now = service.predictor.watermark
-    service.add(Links(["n2", SECRET], [SECRET, "friend"], [now + 1, now + 2], ids=[1, 2]), "key").result(600)
-    kept = service.add(Links(["n2"], ["n3"], [now + 3])).result(600)
+    service.add(SubmittedLinks(["n2", SECRET], [SECRET, "friend"], [now + 1, now + 2], ids=[1, 2]), "key").result(600)
+    kept = service.add(SubmittedLinks(["n2"], ["n3"], [now + 3])).result(600)
     RejectedEntries(run / "live").add("redis:s", "1-0", {"src": SECRET}, "dst is missing")
     assert {path.parent.name for path in bytes_with(SECRET, run)} >= {"live", "log"}
     removed = service.forget(SECRET).result(600)
@@ -193,7 +193,7 @@ def test_old_links_are_removed(served, monkeypatch: pytest.MonkeyPatch) -> None:
     service = served(retain="300 links")
     assert service.predictor.num_links == 300
     now = service.predictor.watermark
-    service.add(Links(["n1"] * 20, ["n2"] * 20, [now + 1] * 20)).result(600)
+    service.add(SubmittedLinks(["n1"] * 20, ["n2"] * 20, [now + 1] * 20)).result(600)
     while service.predictor.num_links != 300:
         time.sleep(0.01)
     service.stop()
@@ -220,7 +220,7 @@ def test_a_restart_keeps_the_refitted_calibration(served, monkeypatch: pytest.Mo
     service = served()
     now, rng = service.predictor.watermark, np.random.default_rng(0)
     src, dst = ([f"n{i}" for i in rng.integers(0, 30, 300)] for _ in range(2))
-    service.add(Links(src, dst, [now + 1 + i for i in range(300)])).result(600)
+    service.add(SubmittedLinks(src, dst, [now + 1 + i for i in range(300)])).result(600)
     while service.status()["accuracy"]["scored"] < 300:
         time.sleep(0.01)
     pairs = Pairs(src[:20], dst[:20], [now + 400] * 20)

@@ -14,11 +14,11 @@ import pytest
 
 import cawn
 import cawn.serve.writer
-from cawn.serve.links import Links
+from cawn.serve.links import SubmittedLinks
 from cawn.serve.live_info import live_info
 from cawn.serve.sources.entries import RejectedEntries
 from cawn.serve.state import open_state
-from cawn.serve.store import FILE, KeyUse, Store, backup, restore
+from cawn.serve.store import FILE, KeyUse, LiveStore, backup, restore
 from cawn.serve.weights import KeptWeights
 from cawn.serve.writer import KeyConflict, LateLinks
 from former_state import block, write_catalog, write_state, write_weights
@@ -49,7 +49,7 @@ def test_keys_belong_to_their_links(run: Path, tmp_path: Path) -> None:
     with pytest.raises(KeyConflict, match="'a' was used with other links"):
         live.add([1], [3], [901], key="a")
     live.stop()
-    store = Store(tmp_path / "small", max_keys=10)
+    store = LiveStore(tmp_path / "small", max_keys=10)
     for i in range(40):
         store.commit(None, {f"k{i}": KeyUse(b"", first)}, {})
     known = [i for i in range(40) if store.find_key(f"k{i}") is not None]
@@ -279,7 +279,7 @@ def test_submissions_that_wait_are_one_commit(run: Path) -> None:
     live = Live(run)
     seen: list[int] = []
     live.writer.observers += [lambda links: 1 / 0, lambda links: seen.append(len(links))]
-    found = live.submit_together([(Links([1], [2], [901 + i]), {}) for i in range(50)])
+    found = live.submit_together([(SubmittedLinks([1], [2], [901 + i]), {}) for i in range(50)])
     assert [receipt[:2] for receipt in found] == [(1, 0)] * 50
     live.writer.between(lambda: None)
     assert (live.writer.groups, live.writer.added, seen) == (1, 50, [50])
@@ -289,11 +289,11 @@ def test_submissions_that_wait_are_one_commit(run: Path) -> None:
 def test_the_queue_is_bounded_and_stored_at_a_stop(run: Path) -> None:
     state = open_state(run, device="cpu", threads=1)
     writer = cawn.serve.writer.Writer(*state, max_queue=10, max_queue_bytes=10_000)
-    links = Links([1] * 5, [2] * 5, [901] * 5)
+    links = SubmittedLinks([1] * 5, [2] * 5, [901] * 5)
     first, cancelled = writer.submit(links), writer.submit(links)
     with pytest.raises(cawn.serve.writer.QueueFull):
-        writer.submit(Links([1], [2], [901]))
-    for large in (Links([1] * 11, [2] * 11, [901] * 11), Links(["x" * 10_000], [2], [901])):
+        writer.submit(SubmittedLinks([1], [2], [901]))
+    for large in (SubmittedLinks([1] * 11, [2] * 11, [901] * 11), SubmittedLinks(["x" * 10_000], [2], [901])):
         with pytest.raises(cawn.QueryError, match="at most 10 links and 10,000 bytes"):
             writer.submit(large)
     assert cancelled.cancel()
@@ -305,9 +305,9 @@ def test_the_queue_is_bounded_and_stored_at_a_stop(run: Path) -> None:
         writer.submit(links)
     writer = cawn.serve.writer.Writer(*state, max_queue=3)
     for _ in range(3):
-        writer.submit(Links([], [], []))
+        writer.submit(SubmittedLinks([], [], []))
     with pytest.raises(cawn.serve.writer.QueueFull):  # empty submissions are bounded too
-        writer.submit(Links([], [], []))
+        writer.submit(SubmittedLinks([], [], []))
     state.store.close()
 
 
@@ -329,7 +329,7 @@ def test_invalid_arguments(run: Path) -> None:
 def test_the_size_of_links_is_estimated() -> None:
     for attributes in (None, [[1.5, 20.0]] * 1000, [{"amount": 17.5, "currency": "EUR"}] * 1000, ["text"] * 1000):
         numbers = list(range(1000))
-        links = Links([f"node {i}" for i in numbers], numbers, [0.5] * 1000, attributes, ["id"] * 1000)
+        links = SubmittedLinks([f"node {i}" for i in numbers], numbers, [0.5] * 1000, attributes, ["id"] * 1000)
         assert 0.5 < links.num_bytes / len(json.dumps(asdict(links))) < 2
 
 

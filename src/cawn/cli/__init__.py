@@ -26,13 +26,13 @@ from cawn.cli import (
     tune,
     update,
 )
-from cawn.cli.options import Command, Group, OutputClosedError
+from cawn.cli.options import Command, OptionGroup, OutputClosedError
 from cawn.errors import CawnError, is_out_of_memory, one_line
 
 BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 2, 130, 141
 
 app = typer.Typer(
-    cls=Group,
+    cls=OptionGroup,
     add_completion=True,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -78,7 +78,7 @@ for _command in (
     forget.forget,
 ):
     app.command(cls=Command)(_command)
-app.add_typer(data.app, name="datasets", cls=Group)
+app.add_typer(data.app, name="datasets", cls=OptionGroup)
 app.add_typer(
     serve.app, name="serve", cls=serve.ServeGroup, help="Serve a run over HTTP; back up and restore the state."
 )

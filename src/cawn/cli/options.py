@@ -248,7 +248,7 @@ class Command(_PlainHelp, TyperCommand):
     """A command of `cawn`."""
 
 
-class Group(_PlainHelp, TyperGroup):
+class OptionGroup(_PlainHelp, TyperGroup):
     """`cawn` itself, and commands with subcommands."""
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cawn.learn.runs import StoredRun
     from cawn.predictor import LinkPredictor
     from cawn.scale.folder_output import Engine
-    from cawn.scale.jobs import Counts, Job
+    from cawn.scale.jobs import QueryJob, RowCounts
     from cawn.scale.plans import Plan
 
 EngineName = Annotated[
@@ -365,7 +365,9 @@ def _run_plan(plan: Plan, execution: _Execution, out: Path, *, force: bool, as_j
     _say_done(counts, plan.unit, out, quiet=quiet, as_json=as_json)
 
 
-def _run_job(predictor: LinkPredictor, job: Job, unit: str, out: Path | None, *, quiet: bool, as_json: bool) -> None:
+def _run_job(
+    predictor: LinkPredictor, job: QueryJob, unit: str, out: Path | None, *, quiet: bool, as_json: bool
+) -> None:
     """Write the results to a file or to stdout; after Ctrl-C, say what was kept."""
     from cawn.interrupt import Interrupt
     from cawn.progress import progress, shows
@@ -400,7 +402,7 @@ def _run_job(predictor: LinkPredictor, job: Job, unit: str, out: Path | None, *,
     _say_done(counts, unit, out, quiet=quiet, as_json=as_json)
 
 
-def _say_done(counts: Counts, unit: str, out: Path, *, quiet: bool, as_json: bool) -> None:
+def _say_done(counts: RowCounts, unit: str, out: Path, *, quiet: bool, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"rows": counts.size, "unknown": counts.unknown, "out": str(out)}))
     else:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cawn.cli.options import AsJson, Command, DeviceName, Group, MaxAhead, Quiet, RunFolder, say, use_threads
+from cawn.cli.options import AsJson, Command, DeviceName, MaxAhead, OptionGroup, Quiet, RunFolder, say, use_threads
 
 StateFolder = Annotated[
     Path | None, typer.Option("--state", metavar="FOLDER", help="State folder (stored links); RUN/live by default.")
@@ -178,7 +178,7 @@ def export(
     say(f"{target}: {predictor.num_links:,} links", quiet)
 
 
-class ServeGroup(Group):
+class ServeGroup(OptionGroup):
     """`cawn serve RUN` and the commands beside it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -36,7 +36,7 @@ class Update(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class UpdateRules:
     """Which links are accepted.
 
     Links may be ahead of the clock, in seconds, where the data has dates (by default a day); else of the newest link,
@@ -87,7 +87,7 @@ class Draft:
     are accepted together only if each of them would be accepted one by one, and judged by the clock of the stream.
     """
 
-    def __init__(self, held: Events, names: NameIndex, form: Form, known: KnownIds, rules: Rules) -> None:
+    def __init__(self, held: Events, names: NameIndex, form: Form, known: KnownIds, rules: UpdateRules) -> None:
         self._held, self._names, self._form, self._known, self._rules = held, names, form, known, rules
         self._range = (held.t[0].item(), held.t[-1].item()) if len(held) else None
         self._ids = set[int]()  # of the links in this draft

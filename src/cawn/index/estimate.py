@@ -16,7 +16,7 @@ from cawn.errors import QueryError
 from cawn.index.features import PairParts
 from cawn.index.files import write_index
 from cawn.index.index import MAX_EVENTS
-from cawn.index.sizes import LINK_BYTES, Counts, index_bytes, memory_to_build, temporary_bytes
+from cawn.index.sizes import LINK_BYTES, LinkCounts, index_bytes, memory_to_build, temporary_bytes
 from cawn.progress import progress
 
 _TRIAL = 1 << 19  # links
@@ -33,7 +33,7 @@ class Estimate(NamedTuple):
     seconds: float  # to write its files, without reading the log
 
 
-def parse_counts(given: list[str]) -> Counts:
+def parse_counts(given: list[str]) -> LinkCounts:
     """Counts from "links=1e9", "nodes=1e8", ..."; nodes are a tenth of the links if not given."""
     found = {}
     for text in given:
@@ -42,13 +42,13 @@ def parse_counts(given: list[str]) -> Counts:
             found[name.strip()] = int(float(value))
         except (ValueError, OverflowError):
             found[name] = 0
-        if name.strip() not in Counts._fields or found[name.strip()] < 1:
+        if name.strip() not in LinkCounts._fields or found[name.strip()] < 1:
             raise QueryError(f"--estimate is {text!r}: give links=1e9, and nodes=, pairs= or transitions= alike")
     if "links" not in found:
         raise QueryError("--estimate lacks links=N")
     if (links := found["links"]) >= MAX_EVENTS:
         raise QueryError(f"{links:,} links: one index holds fewer than 2**30; split the log by time")
-    return Counts.at_most(**{"nodes": max(links // 10, 1)} | found)
+    return LinkCounts.at_most(**{"nodes": max(links // 10, 1)} | found)
 
 
 def settings_to_estimate(config: Any) -> tuple[int, PairParts]:
@@ -60,7 +60,7 @@ def settings_to_estimate(config: Any) -> tuple[int, PairParts]:
     return 1 if number else len(alpha) if isinstance(alpha, tuple) else 8, config.pair_parts
 
 
-def estimate(counts: Counts, num_decays: int, parts: PairParts, limit: int, threads: int | None = None) -> Estimate:
+def estimate(counts: LinkCounts, num_decays: int, parts: PairParts, limit: int, threads: int | None = None) -> Estimate:
     """What the index of so many links takes, built within a limit of memory.
 
     Time is that of a smaller network in the same proportions, within a limit of memory in the same proportion.
@@ -71,10 +71,10 @@ def estimate(counts: Counts, num_decays: int, parts: PairParts, limit: int, thre
     share = min(_TRIAL / counts.links, 1.0)
     quiet: Any = partial(progress, quiet=True)
     for scale in (0.01 * share, share):  # the first one compiles
-        events = _network(Counts(*(max(int(scale * count), 2) for count in counts)))
+        events = _network(LinkCounts(*(max(int(scale * count), 2) for count in counts)))
         memory = 1 << 62
         if building > limit:
-            needed = memory_to_build(Counts.at_most(len(events), events.num_nodes), num_decays, parts)
+            needed = memory_to_build(LinkCounts.at_most(len(events), events.num_nodes), num_decays, parts)
             memory = max(int(share * limit), _LEAST)
             memory = memory if needed > memory else _LEAST // 4
         decays = tuple(ladder(1.0)[:1]) * num_decays
@@ -85,7 +85,7 @@ def estimate(counts: Counts, num_decays: int, parts: PairParts, limit: int, thre
     return Estimate(index + links, building, index + links, temporary, seconds / len(events) * counts.links)
 
 
-def _network(counts: Counts) -> Events:
+def _network(counts: LinkCounts) -> Events:
     """Random links with about these numbers of nodes and pairs."""
     rng = np.random.default_rng(0)
     pairs = rng.integers(0, counts.nodes, (2, max(counts.pairs, 1)))

@@ -29,7 +29,7 @@ from cawn.index.features import PairParts
 from cawn.index.index import Index, check_size
 from cawn.index.kernels import building, lists
 from cawn.index.kinds import ALL, NEXT, NODES, PAIRS, PARTNERS, TOTAL_BITS, WAYS, Kind
-from cawn.index.sizes import Counts, memory_to_build
+from cawn.index.sizes import LinkCounts, memory_to_build
 from cawn.index.stored import array_names, named_arrays
 from cawn.kernels.threads import num_threads
 from cawn.progress import ShowProgress, progress
@@ -65,7 +65,7 @@ def write_index(
     check_size(events)
     decays, decay = np.array(alphas), parts.decay(unit)
     with storing(folder):
-        if memory_to_build(Counts.at_most(len(events), events.num_nodes), len(alphas), parts) > memory:
+        if memory_to_build(LinkCounts.at_most(len(events), events.num_nodes), len(alphas), parts) > memory:
             with temporary_folder(folder) as work:
                 settings = decays, decay, folder, work, memory, attributes, num_threads(threads), report
                 _Writer(events, *settings).write(parts.kinds)

@@ -13,7 +13,7 @@ from cawn.index.kinds import DESTINATIONS, NEXT, NODES, ORIGINS, PAIRS, PARTNERS
 LINK_BYTES = 16  # of a link itself: source, destination, time
 
 
-class Counts(NamedTuple):
+class LinkCounts(NamedTuple):
     """What the size of an index depends on, besides its settings."""
 
     links: int
@@ -22,7 +22,7 @@ class Counts(NamedTuple):
     transitions: int  # distinct pairs of consecutive partners
 
     @classmethod
-    def at_most(cls, links: int, nodes: int, pairs: int | None = None, transitions: int | None = None) -> Counts:
+    def at_most(cls, links: int, nodes: int, pairs: int | None = None, transitions: int | None = None) -> LinkCounts:
         """Those that are not given are of links of which none repeats another."""
         return cls(links, nodes, links if pairs is None else pairs, 2 * links if transitions is None else transitions)
 
@@ -33,7 +33,7 @@ class Counts(NamedTuple):
         return entries * self.links, rows
 
 
-def index_bytes(counts: Counts, num_decays: int, parts: PairParts) -> int:
+def index_bytes(counts: LinkCounts, num_decays: int, parts: PairParts) -> int:
     """Bytes of an index, in memory and in files."""
     found = (8 * counts.links >> TOTAL_BITS) + 4 * counts.nodes if parts.sequences else 0
     for kind in parts.kinds:
@@ -43,12 +43,12 @@ def index_bytes(counts: Counts, num_decays: int, parts: PairParts) -> int:
     return found
 
 
-def memory_to_build(counts: Counts, num_decays: int, parts: PairParts) -> int:
+def memory_to_build(counts: LinkCounts, num_decays: int, parts: PairParts) -> int:
     """Bytes of memory while an index is built at once, with its links."""
     building = 52 + 4 * parts.any + 36 * parts.sequences  # rows, positions and what is sorted, measured
     return index_bytes(counts, num_decays, parts) + counts.links * (LINK_BYTES + building) + 16 * counts.nodes
 
 
-def temporary_bytes(counts: Counts, parts: PairParts) -> int:
+def temporary_bytes(counts: LinkCounts, parts: PairParts) -> int:
     """Bytes of temporary files while an index is built in files, at most."""
     return counts.links * (48 + 4 * parts.sequences)

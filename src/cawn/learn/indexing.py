@@ -41,7 +41,7 @@ from cawn.errors import CawnError, DataError, QueryError, StorageError
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, refuse_foreign, refuse_within, storing, sync
 from cawn.index.estimate import settings_to_estimate
 from cawn.index.files import write_index
-from cawn.index.sizes import Counts, index_bytes, temporary_bytes
+from cawn.index.sizes import LinkCounts, index_bytes, temporary_bytes
 from cawn.learn.task import TimeSplit
 from cawn.progress import ShowProgress, progress
 from cawn.systems.indexed import IndexedSystem
@@ -156,7 +156,7 @@ class _Build:
         facts = IndexedSystem.index_facts(config, training)
         parts, attributes = config.pair_parts, config.attributes  # type: ignore[attr-defined]
         alphas, unit = tuple(map(float, facts["alpha"])), float(facts["unit"])
-        counts = Counts.at_most(len(events), events.num_nodes)
+        counts = LinkCounts.at_most(len(events), events.num_nodes)
         _check_disk_space(self._folder, index_bytes(counts, len(alphas), parts) + temporary_bytes(counts, parts))
         with self._new("index") as index:
             release_freed_memory()
@@ -298,7 +298,7 @@ def _estimated_bytes(source: Any, config: Settings) -> int:
         with open(path, "rb") as file:
             sample = file.read(_SAMPLE)
         total += path.stat().st_size * sample.count(b"\n") / max(len(sample), 1)
-    counts = Counts.at_most(int(total), 0)
+    counts = LinkCounts.at_most(int(total), 0)
     return _PER_LINK * counts.links + index_bytes(counts, *settings_to_estimate(config))
 
 

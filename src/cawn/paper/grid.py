@@ -24,7 +24,7 @@ from cawn.paper.results import Result, ResultStore
 from cawn.paper.variants import best_trial
 from cawn.studies.tuning import Search, tune
 from cawn.studies.tuning.journal import import_optuna
-from cawn.studies.tuning.plan import FILE, Plan, read_study
+from cawn.studies.tuning.plan import FILE, SearchPlan, read_study
 from cawn.studies.tuning.trials import SharedStudy, Trial
 
 PRESETS = ("paper-mean", "paper-attn")
@@ -128,7 +128,7 @@ class _Study:
         """All trials; none if the search has not begun."""
         if not (self.folder / FILE).exists():
             return []
-        return SharedStudy(self.folder, Plan.from_dict(read_study(self.folder))).trials()
+        return SharedStudy(self.folder, SearchPlan.from_dict(read_study(self.folder))).trials()
 
     def _copy(self, trial: Trial, save: Save) -> None:
         """Add a trial that has ended, and not failed, to the results."""

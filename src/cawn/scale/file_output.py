@@ -21,7 +21,7 @@ from pyarrow import csv
 
 from cawn.errors import CawnError, DataError, QueryError, StorageError
 from cawn.files import FolderLock, make_folder, write_atomically
-from cawn.scale.jobs import Counts, Job, Part, file_version, one_schema, refuse_changed
+from cawn.scale.jobs import Part, QueryJob, RowCounts, file_version, one_schema, refuse_changed
 
 if TYPE_CHECKING:
     from cawn.predictor import LinkPredictor
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _COUNTS = b"cawn"  # key in the metadata of a part
 
 
-def run_to_stream(predictor: LinkPredictor, job: Job, out: IO[bytes]) -> Counts:
+def run_to_stream(predictor: LinkPredictor, job: QueryJob, out: IO[bytes]) -> RowCounts:
     """Write the results as CSV while they are computed."""
-    total = Counts(0, 0)
+    total = RowCounts(0, 0)
     for table, counts in job.run(predictor):
         _write_csv(table, out, job, header=total.size == 0)
         out.flush()
@@ -41,12 +41,12 @@ def run_to_stream(predictor: LinkPredictor, job: Job, out: IO[bytes]) -> Counts:
 
 def run_to_file(
     predictor: LinkPredictor,
-    job: Job,
+    job: QueryJob,
     out: Path,
     *,
     progress: Callable[[int], object] = lambda _: None,
     check: Callable[[], object] = lambda: None,
-) -> Counts:
+) -> RowCounts:
     """Write the results to `out`, as Parquet if it is called .parquet, else as CSV.
 
     Called again after an interruption, with the same file, model, history and options, it resumes.
@@ -91,10 +91,10 @@ def _part_path(folder: Path, number: int) -> Path:
     return folder / f"{number:09d}.arrow"
 
 
-def _finished_parts(folder: Path) -> tuple[list[Path], Counts]:
+def _finished_parts(folder: Path) -> tuple[list[Path], RowCounts]:
     """The parts of an earlier attempt, up to the first that is missing or damaged."""
     parts: list[Path] = []
-    total = Counts(0, 0)
+    total = RowCounts(0, 0)
     while (path := _part_path(folder, len(parts))).exists():
         try:
             _, counts = _load(path)
@@ -118,10 +118,10 @@ def _load(path: Path) -> Part:
     table.validate(full=True)
     metadata = dict(table.schema.metadata)
     size, unknown = json.loads(metadata.pop(_COUNTS))
-    return table.replace_schema_metadata(metadata or None), Counts(int(size), int(unknown))
+    return table.replace_schema_metadata(metadata or None), RowCounts(int(size), int(unknown))
 
 
-def _write_text(parts: list[Path], job: Job, path: Path) -> None:
+def _write_text(parts: list[Path], job: QueryJob, path: Path) -> None:
     with open(path, "wb") as file:
         for part in parts:
             _write_csv(_load(part)[0], file, job, header=part is parts[0])
@@ -136,7 +136,7 @@ def _write_parquet(parts: list[Path], path: Path) -> None:
             writer.write_table(table if table.schema == schema else table.cast(schema))
 
 
-def _write_csv(table: pa.Table, out: IO[bytes], job: Job, *, header: bool) -> None:
+def _write_csv(table: pa.Table, out: IO[bytes], job: QueryJob, *, header: bool) -> None:
     """Text columns are written as they were in the file, with quotes only where needed."""
     dialect = job.dialect
     delimiter = "," if dialect is None else " " if dialect.delimiter == " +" else dialect.delimiter

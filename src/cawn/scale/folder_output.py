@@ -24,7 +24,7 @@ import pyarrow as pa
 from cawn.data.hashing import read_sealed, write_sealed
 from cawn.errors import CawnError, QueryError, StorageError
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, refuse_foreign, storing, write_atomically
-from cawn.scale.jobs import Counts, one_schema, refuse_changed
+from cawn.scale.jobs import RowCounts, one_schema, refuse_changed
 from cawn.scale.plans import Partition, Plan
 
 if TYPE_CHECKING:
@@ -35,17 +35,19 @@ _PART = re.compile(r"part-[0-9]{8}\.parquet")
 _KEY = b"cawn"  # in the metadata of a Parquet file
 
 Tick = Callable[[int], object]  # called with the number of rows done since the last call; may raise to stop
-Engine = Callable[[Plan, list[Partition], Path, Tick], Iterator[Counts]]  # counts of each finished partition
+Engine = Callable[[Plan, list[Partition], Path, Tick], Iterator[RowCounts]]  # counts of each finished partition
 
 
 class Finished(NamedTuple):
     """A finished partition."""
 
     schema: pa.Schema
-    counts: Counts
+    counts: RowCounts
 
 
-def run_to_folder(plan: Plan, out: Path, engine: Engine, *, force: bool = False, tick: Tick = lambda _: None) -> Counts:
+def run_to_folder(
+    plan: Plan, out: Path, engine: Engine, *, force: bool = False, tick: Tick = lambda _: None
+) -> RowCounts:
     """Write the results of a plan to a folder. Called again after an interruption, with the same plan, it resumes.
 
     Args:
@@ -66,7 +68,7 @@ def run_to_folder(plan: Plan, out: Path, engine: Engine, *, force: bool = False,
 def run_locally(load: Callable[[], LinkPredictor]) -> Engine:
     """The engine that computes one partition after another in this process."""
 
-    def run(plan: Plan, partitions: list[Partition], out: Path, tick: Tick) -> Iterator[Counts]:
+    def run(plan: Plan, partitions: list[Partition], out: Path, tick: Tick) -> Iterator[RowCounts]:
         predictor = load()
         for each in partitions:
             yield run_partition(predictor, plan, each, out, tick)
@@ -76,11 +78,11 @@ def run_locally(load: Callable[[], LinkPredictor]) -> Engine:
 
 def run_partition(
     predictor: LinkPredictor, plan: Plan, partition: Partition, out: Path, tick: Tick = lambda _: None
-) -> Counts:
+) -> RowCounts:
     """Compute a partition and write its file."""
     job, version = plan.jobs[partition.job], plan.versions[partition.job]
     refuse_changed(job.path, version)
-    tables, total = [], Counts(0, 0)
+    tables, total = [], RowCounts(0, 0)
     for table, counts in job.run(predictor, partition.first, partition.stop):
         tables.append(table)
         total = total.plus(counts)
@@ -177,14 +179,14 @@ def _finished(plan: Plan, partition: Partition, out: Path) -> Finished | None:
         facts = json.loads(schema.metadata[_KEY])
         if (facts["job"], facts["partition"]) != (plan.digest, partition.number):
             return None
-        return Finished(schema.remove_metadata(), Counts(*facts["counts"]))
+        return Finished(schema.remove_metadata(), RowCounts(*facts["counts"]))
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
         return None
 
 
-def _finish(plan: Plan, partitions: list[Partition], out: Path) -> Counts:
+def _finish(plan: Plan, partitions: list[Partition], out: Path) -> RowCounts:
     """Give all partitions one schema, and write the marker that all are there."""
-    total, found = Counts(0, 0), []
+    total, found = RowCounts(0, 0), []
     for each in partitions:
         if (finished := _finished(plan, each, out)) is None:
             raise StorageError(f"{_path(out, each)}: is missing or damaged; run the same command to compute it again")

@@ -28,20 +28,20 @@ ROWS = 1 << 14  # pairs in a chunk
 NODES = 128  # nodes in a chunk
 
 
-class Counts(NamedTuple):
+class RowCounts(NamedTuple):
     """The number of pairs or nodes, and of those with a name that is not in the network."""
 
     size: int
     unknown: int
 
-    def plus(self, other: Counts) -> Counts:
-        return Counts(self.size + other.size, self.unknown + other.unknown)
+    def plus(self, other: RowCounts) -> RowCounts:
+        return RowCounts(self.size + other.size, self.unknown + other.unknown)
 
 
-Part = tuple[pa.Table, Counts]  # consecutive rows of the output
+Part = tuple[pa.Table, RowCounts]  # consecutive rows of the output
 
 
-class Job(Protocol):
+class QueryJob(Protocol):
     """Queries for a predictor. Jobs with the same repr compute the same results."""
 
     @property
@@ -121,7 +121,7 @@ def score_rows(
         scores = predictor.score(src, dst, t, prior=prior, draws=draws)
     except QueryError as error:
         raise error if at is not None else QueryError(f"{origin.name}: {error}") from error
-    counts = Counts(len(rows), predictor.snapshot().count_unknown(src, dst))
+    counts = RowCounts(len(rows), predictor.snapshot().count_unknown(src, dst))
     for name, values in (scores._asdict() if isinstance(scores, Scores) else {"probability": scores}).items():
         while name in rows.column_names:
             name = f"cawn_{name}"
@@ -164,7 +164,7 @@ class NodeJob:
             names, self.at, self.k, candidates=self.candidates, kinds=self.kinds, prior=self.prior
         )
         unknown = sum(not predictor.knows(name) for name in names)
-        return rankings_table(rankings), Counts(len(names), unknown)
+        return rankings_table(rankings), RowCounts(len(names), unknown)
 
     def _chunks(self, predictor: LinkPredictor, first: int, stop: int | None) -> Iterator[list[Name]]:
         if self.nodes is not None:

@@ -22,7 +22,7 @@ from cawn.data.reading import Reading
 from cawn.errors import DataError, QueryError, StorageError
 from cawn.files import read_file
 from cawn.learn.runs import read_description
-from cawn.scale.jobs import Job, NodeJob, PairJob, file_version
+from cawn.scale.jobs import NodeJob, PairJob, QueryJob, file_version
 
 PARTITION_CHUNKS = 16  # 262,144 pairs or 2,048 nodes
 
@@ -43,7 +43,7 @@ class Plan:
     run: Path
     run_digest: str
     unit: str  # "pairs" or "nodes"
-    jobs: tuple[Job, ...]
+    jobs: tuple[QueryJob, ...]
     versions: tuple[list[int], ...]  # of the files of the jobs
     sizes: tuple[int, ...]  # rows of each job
     digest: str = field(init=False)
@@ -96,7 +96,7 @@ def plan_nodes(run: Path, job: NodeJob, num_nodes: int) -> Plan:
     return _plan(run, "nodes", [job], [num_nodes])
 
 
-def _plan(run: Path, unit: str, asked: Sequence[Job], sizes: Sequence[int]) -> Plan:
+def _plan(run: Path, unit: str, asked: Sequence[QueryJob], sizes: Sequence[int]) -> Plan:
     if not sum(sizes):
         raise DataError(f"{asked[0].path}: no rows; expected at least one")
     versions = tuple(file_version(job.path) for job in asked)

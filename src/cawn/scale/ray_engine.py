@@ -15,7 +15,7 @@ from cawn import __version__, errors
 from cawn.errors import CawnError, QueryError, StorageError, one_line
 from cawn.scale.cluster import Pool, choose_pool, connected, quiet_data
 from cawn.scale.folder_output import Engine, Tick, run_partition
-from cawn.scale.jobs import Counts
+from cawn.scale.jobs import RowCounts
 from cawn.scale.plans import Partition, Plan, run_digest
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def run_on_ray(
 ) -> Engine:
     """The engine; see `connected` and `choose_pool`. Ray prints to stdout when it retries, which is suppressed."""
 
-    def run(plan: Plan, partitions: list[Partition], out: Path, tick: Tick) -> Iterator[Counts]:
+    def run(plan: Plan, partitions: list[Partition], out: Path, tick: Tick) -> Iterator[RowCounts]:
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), connected(address, workers) as ray:
             pool = choose_pool(ray, device, workers, threads)
             with quiet_data():
@@ -38,7 +38,7 @@ def run_on_ray(
     return run
 
 
-def _run(ray: Any, pool: Pool, plan: Plan, partitions: list[Partition], out: Path, tick: Tick) -> Iterator[Counts]:
+def _run(ray: Any, pool: Pool, plan: Plan, partitions: list[Partition], out: Path, tick: Tick) -> Iterator[RowCounts]:
     items = [each._asdict() for each in partitions]
     dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
         PartitionWorker,
@@ -83,7 +83,7 @@ class PartitionWorker:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         partition = Partition(*(int(batch[name][0]) for name in Partition._fields))
-        counts = Counts(0, 0)
+        counts = RowCounts(0, 0)
 
         def run() -> None:
             nonlocal counts
@@ -132,11 +132,11 @@ def _failure(work: Callable[[], object]) -> tuple[str, str] | None:
     return None
 
 
-def counts_of(row: dict[str, Any]) -> Counts:
+def counts_of(row: dict[str, Any]) -> RowCounts:
     """The counts that a worker returned; raises the error that it returned instead."""
     if row["error"]:
         raise getattr(errors, str(row["error"]), CawnError)(str(row["message"]))
-    return Counts(int(row["size"]), int(row["unknown"]))
+    return RowCounts(int(row["size"]), int(row["unknown"]))
 
 
 def _explain(ray: Any, error: BaseException) -> str:

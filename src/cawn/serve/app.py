@@ -35,7 +35,7 @@ from cawn.serve.requests import (
     RankQuery,
     Time,
 )
-from cawn.serve.results import Results
+from cawn.serve.results import PendingResults
 from cawn.serve.routes import JSON, Route, Routes, openapi, parameter
 from cawn.serve.service import NEWEST, Service
 from cawn.serve.tokens import Tokens, check_host
@@ -87,7 +87,7 @@ class Api:
     """What the routes answer."""
 
     def __init__(self, service: Service, max_body: int) -> None:
-        self.service, self._bodies, self.result = service, Bodies(max_body), Results()
+        self.service, self._bodies, self.result = service, Bodies(max_body), PendingResults()
 
     def routes(self) -> list[Route]:
         key = parameter("Idempotency-Key", "header", required=False, minLength=1, maxLength=MAX_KEY)

@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 
 from cawn.data.forms import Arrivals, Form
-from cawn.data.updates import Draft, GrowingEvents, KnownIds, Rules
+from cawn.data.updates import Draft, GrowingEvents, KnownIds, UpdateRules
 from cawn.errors import CawnError, DataError, StorageError, reason
 from cawn.files import storing
 from cawn.learn.runs import StoredRun, read_run
-from cawn.serve.links import Links
-from cawn.serve.store import Store, key_digest, stored_links
+from cawn.serve.links import SubmittedLinks
+from cawn.serve.store import LiveStore, key_digest, stored_links
 
 _HEADER = 40  # bytes before the first block of a segment
 _BLOCK = struct.Struct("<4sIIIQQ")  # magic, checksum of what follows, bytes, records, links, first position
@@ -56,7 +56,7 @@ def remove_former(folder: Path) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
-def import_state(store: Store, run: StoredRun, identity: str) -> None:
+def import_state(store: LiveStore, run: StoredRun, identity: str) -> None:
     """Fill an empty store with the state that an earlier version has left in its folder."""
     try:
         _import(store, run, identity)
@@ -66,14 +66,14 @@ def import_state(store: Store, run: StoredRun, identity: str) -> None:
         ) from error
 
 
-def _import(store: Store, run: StoredRun, identity: str) -> None:
+def _import(store: LiveStore, run: StoredRun, identity: str) -> None:
     folder = store.folder
     _refuse_another_run(folder, run)
     start, after = _newest_snapshot(folder, run)
     records = dict(_records(folder / "log", after))
     voided = {record.get("void") for record in records.values()}
     added = {at: record for at, record in records.items() if at not in voided and "void" not in record}
-    draft = Draft(start.events, start.names, run.form, KnownIds(), Rules(max_ahead=math.inf))
+    draft = Draft(start.events, start.names, run.form, KnownIds(), UpdateRules(max_ahead=math.inf))
     for position, record in added.items():
         draft.add(_arrivals(position, record, run.form, folder))
     new, updates = draft.finish()
@@ -97,7 +97,7 @@ def _refuse_another_run(folder: Path, run: StoredRun) -> None:
         raise StorageError(f"{folder}: belongs to another run, or the links or weights of {run.folder} were changed")
 
 
-def _weights(store: Store) -> dict[str, str]:
+def _weights(store: LiveStore) -> dict[str, str]:
     """Keep the weights that were served; returns the facts about them."""
     folder = store.folder / "weights"
     for path in folder.glob("[0-9]*.json"):
@@ -113,7 +113,7 @@ def _arrivals(position: int, record: Record, form: Form, folder: Path) -> Arriva
     times = np.frombuffer(base64.b64decode(t), "<f8") if isinstance(t, str) else t
     src, dst, attributes = (record.get(name, []) for name in ("src", "dst", "attributes"))
     try:
-        ids = Links(src, dst, [], ids=record.get("ids")).id_hashes()
+        ids = SubmittedLinks(src, dst, [], ids=record.get("ids")).id_hashes()
         found = form.arrivals(src, dst, [form.times.last] * len(times), attributes, ids)
     except CawnError as error:
         raise StorageError(f"{folder}: record {position:,} of the log cannot be read ({error})") from error

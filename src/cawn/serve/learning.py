@@ -31,7 +31,7 @@ from cawn.predictor import LinkPredictor
 from cawn.serve.accuracy import Recalibrated
 from cawn.serve.evidence import LEVEL, WINDOW, PairedTest, Verdict
 from cawn.serve.recency import Recency
-from cawn.serve.store import SHADOW, Store
+from cawn.serve.store import SHADOW, LiveStore
 from cawn.serve.weights import KeptWeights, as_bytes
 from cawn.snapshot import Snapshot
 from cawn.systems.base import Scorer
@@ -81,7 +81,7 @@ class Learner:
     def __init__(
         self,
         predictor: LinkPredictor,
-        store: Store | None = None,
+        store: LiveStore | None = None,
         *,
         replay: float = REPLAY,
         rate: float = RATE,
@@ -264,7 +264,7 @@ class Learner:
 
     # On disk
 
-    def _open(self, kept: KeptWeights, store: Store) -> None:
+    def _open(self, kept: KeptWeights, store: LiveStore) -> None:
         """Keep the weights that are served, and continue with a shadow model that was saved."""
         if not kept.numbers():
             served, calibration = self._shadow.module.state_dict(), self._predictor.calibration

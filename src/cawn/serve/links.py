@@ -20,7 +20,7 @@ Attributes = float | str | None | list[Any] | Mapping[str, Any]  # of one link: 
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class SubmittedLinks:
     """Columns of links, all of one length, which is checked with the values when they are submitted.
 
     Args:

@@ -21,7 +21,7 @@ _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0,
 _PAIRS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
 
 
-class Reading(NamedTuple):
+class MetricReading(NamedTuple):
     """A value that is read when the metrics are requested: a gauge or, if it only grows, a counter."""
 
     name: str
@@ -89,7 +89,7 @@ class Metrics(Collector):
             found[route.removeprefix("/v1/")] = {"p50": p50, "p99": p99, "count": len(recent)}
         return found
 
-    def watch(self, read: Callable[[], Iterable[Reading]]) -> None:
+    def watch(self, read: Callable[[], Iterable[MetricReading]]) -> None:
         """Include these values, read whenever the metrics are requested."""
         self._read = read
         self._registry.register(self)

@@ -33,7 +33,7 @@ from cawn.predictor import LinkPredictor
 from cawn.serve.accuracy import NEWS, SCORERS, Recalibrated, Series, reciprocal_ranks
 from cawn.serve.evidence import LEVEL, WINDOW, PairedTest
 from cawn.serve.recency import NONE, Recency
-from cawn.serve.store import Store
+from cawn.serve.store import LiveStore
 from cawn.snapshot import Snapshot
 from cawn.systems.base import Scorer
 
@@ -86,7 +86,7 @@ class Monitor:
         predictor: LinkPredictor,
         learner: Learner | None = None,
         *,
-        store: Store | None = None,
+        store: LiveStore | None = None,
         cpu_share: float | None = None,
         negatives: int = NEGATIVES,
         window: int = WINDOW,

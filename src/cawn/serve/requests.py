@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, Struct
 
 from cawn.learn.calibration import FITTED_PRIOR
-from cawn.serve.links import Links
+from cawn.serve.links import SubmittedLinks
 from cawn.serve.problems import Problem
 from cawn.walks.candidates import KINDS
 
@@ -57,7 +57,7 @@ class Link(Body, gc=False):
     id: Name | None = None
     attributes: Attributes | None = None
 
-    def to_query(self) -> Links:
+    def to_query(self) -> SubmittedLinks:
         return LinkRows([self]).to_query()
 
 
@@ -66,10 +66,10 @@ class LinkRows(Body):
     sign = ("links", object)
     links: Annotated[list[Link], _LINKS]
 
-    def to_query(self) -> Links:
+    def to_query(self) -> SubmittedLinks:
         src, dst, t = [row.src for row in self.links], [row.dst for row in self.links], [row.t for row in self.links]
         attributes = _all_or_none([row.attributes for row in self.links], "links", "attributes")
-        return Links(src, dst, t, _alike(attributes), _some([row.id for row in self.links]))
+        return SubmittedLinks(src, dst, t, _alike(attributes), _some([row.id for row in self.links]))
 
 
 class LinkColumns(Body):
@@ -81,14 +81,14 @@ class LinkColumns(Body):
     ids: Annotated[list[Name | None], _LINKS] | None = None
     attributes: list[Attributes] | dict[str, list[Value]] | None = None
 
-    def to_query(self) -> Links:
+    def to_query(self) -> SubmittedLinks:
         columns, attributes = {"src": self.src, "dst": self.dst, "t": self.t, "ids": self.ids}, self.attributes
         if isinstance(attributes, dict):
             _check_size(columns | {f"attributes.{name}": column for name, column in attributes.items()})
             rows = zip(*attributes.values(), strict=True)
             attributes = [dict(zip(attributes, row, strict=True)) for row in rows] or [{} for _ in self.src]
         _check_size(columns | {"attributes": attributes})
-        return Links(self.src, self.dst, self.t, _alike(attributes), _some(self.ids))
+        return SubmittedLinks(self.src, self.dst, self.t, _alike(attributes), _some(self.ids))
 
 
 @dataclass(frozen=True, slots=True)

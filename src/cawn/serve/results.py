@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Results:
+class PendingResults:
     """Waits for results: `asyncio.wrap_future` for many of them."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from cawn.progress import progress
 from cawn.serve.app import create_app
 from cawn.serve.bodies import MAX_BODY
 from cawn.serve.connections import MAX_CONNECTIONS, limited
-from cawn.serve.service import Service, ServiceSettings, Stopped
+from cawn.serve.service import Service, ServiceSettings, ServiceStopped
 from cawn.serve.tokens import Tokens
 
 DRAIN_SECONDS = 30  # for requests in progress when the server stops
@@ -112,7 +112,7 @@ class Server:
             gc.freeze()  # loaded objects are never garbage: exclude them from collection
             if not self._server.should_exit:
                 announce()
-        except Stopped:
+        except ServiceStopped:
             _logger.info("stopped before all links were loaded")
         except BaseException as error:
             self._failure = error

@@ -21,8 +21,8 @@ from cawn.rankings import Ranked
 from cawn.serve.batching import MicroBatcher, Scored
 from cawn.serve.importer import remove_former
 from cawn.serve.learning import Learner
-from cawn.serve.links import Links
-from cawn.serve.metrics import Metrics, Reading
+from cawn.serve.links import SubmittedLinks
+from cawn.serve.metrics import MetricReading, Metrics
 from cawn.serve.monitor import Monitor
 from cawn.serve.problems import Problem
 from cawn.serve.requests import ExplainQuery, Pairs, RankQuery, Time
@@ -102,7 +102,7 @@ class RankAnswer(NamedTuple):
     version: int
 
 
-class Stopped(Exception):  # noqa: N818
+class ServiceStopped(Exception):  # noqa: N818
     """The service was stopped while it loaded links."""
 
 
@@ -131,7 +131,7 @@ class Service:
 
         def report(done: int, total: int) -> None:
             if self._phase == "stopping":
-                raise Stopped
+                raise ServiceStopped
             self._loaded = (done, total)
             if progress is not None:
                 progress(done, total)
@@ -243,7 +243,7 @@ class Service:
 
     # Requests
 
-    def add(self, links: Links, key: str | None = None) -> Future[Receipt]:
+    def add(self, links: SubmittedLinks, key: str | None = None) -> Future[Receipt]:
         """Store links; the future returns the receipt once they are on disk and visible to queries."""
         self._require_writable()
         return self.writer.submit(links, key=key)
@@ -396,38 +396,40 @@ class Service:
             "late": {"policy": self.settings.late, "links": self.writer.late},
         }
 
-    def _read(self) -> Iterator[Reading]:
+    def _read(self) -> Iterator[MetricReading]:
         """Values for /metrics."""
-        yield Reading("cawn_ready", "Whether requests are answered.", float(self.ready))
+        yield MetricReading("cawn_ready", "Whether requests are answered.", float(self.ready))
         if self._state is None:
             return
         predictor, writer, store = self.predictor, self.writer, self._state.store
         yield from (
-            Reading("cawn_links", "Links in the history.", predictor.num_links),
-            Reading("cawn_nodes", "Nodes in the network.", predictor.num_nodes),
-            Reading("cawn_history_version", "Version of the history.", predictor.version),
-            Reading("cawn_model_info", "The model.", 1, {"name": self.name, "version": self.model_version}),
-            Reading("cawn_links_added", "Links added since the start.", writer.added, counter=True),
-            Reading("cawn_links_duplicate", "Links whose id was known.", writer.duplicates, counter=True),
-            Reading("cawn_links_late", "Links older than the newest one.", writer.late, counter=True),
-            Reading("cawn_commits", "Group commits of the store.", writer.groups, counter=True),
-            Reading("cawn_queue_links", "Links waiting to be stored.", writer.links_queued),
-            Reading("cawn_queue_pairs", "Pairs waiting to be scored.", self.batcher.waiting),
-            Reading("cawn_store_bytes", "Size of the store.", store.num_bytes),
+            MetricReading("cawn_links", "Links in the history.", predictor.num_links),
+            MetricReading("cawn_nodes", "Nodes in the network.", predictor.num_nodes),
+            MetricReading("cawn_history_version", "Version of the history.", predictor.version),
+            MetricReading("cawn_model_info", "The model.", 1, {"name": self.name, "version": self.model_version}),
+            MetricReading("cawn_links_added", "Links added since the start.", writer.added, counter=True),
+            MetricReading("cawn_links_duplicate", "Links whose id was known.", writer.duplicates, counter=True),
+            MetricReading("cawn_links_late", "Links older than the newest one.", writer.late, counter=True),
+            MetricReading("cawn_commits", "Group commits of the store.", writer.groups, counter=True),
+            MetricReading("cawn_queue_links", "Links waiting to be stored.", writer.links_queued),
+            MetricReading("cawn_queue_pairs", "Pairs waiting to be scored.", self.batcher.waiting),
+            MetricReading("cawn_store_bytes", "Size of the store.", store.num_bytes),
         )
-        yield Reading("cawn_store_sync_seconds", "Time spent syncing the store.", store.sync_seconds, counter=True)
+        yield MetricReading(
+            "cawn_store_sync_seconds", "Time spent syncing the store.", store.sync_seconds, counter=True
+        )
         if predictor.watermark is not None:
-            yield Reading("cawn_watermark", "Time of the newest link, in the data's unit.", predictor.watermark)
+            yield MetricReading("cawn_watermark", "Time of the newest link, in the data's unit.", predictor.watermark)
             if predictor.reading.dates:
                 newest = predictor.watermark / PER_SECOND[predictor.reading.unit]
-                yield Reading("cawn_watermark_lag_seconds", "Age of the newest link.", time.time() - newest)
+                yield MetricReading("cawn_watermark_lag_seconds", "Age of the newest link.", time.time() - newest)
         if self._last_arrival is not None:
             since = time.monotonic() - self._last_arrival
-            yield Reading("cawn_seconds_since_links", "Time since links were last added.", since)
+            yield MetricReading("cawn_seconds_since_links", "Time since links were last added.", since)
         for name, value in self.monitor.gauges().items():
-            yield Reading(f"cawn_prequential_{name}", "Accuracy and drift on arriving links.", value)
+            yield MetricReading(f"cawn_prequential_{name}", "Accuracy and drift on arriving links.", value)
         for source in self.pumps.states():
             for name, (metric, what) in _OF_SOURCES.items():
                 if source[name] is not None:
                     labels, grows = {"source": source["name"]}, name == "rejected"
-                    yield Reading(metric, what, float(source[name]), labels, counter=grows)
+                    yield MetricReading(metric, what, float(source[name]), labels, counter=grows)

@@ -24,7 +24,7 @@ from cawn.learn.runs import StoredRun, load_system, read_report, read_run
 from cawn.predictor import LinkPredictor
 from cawn.serve import importer
 from cawn.serve.sources.entries import RejectedEntries
-from cawn.serve.store import FILE, RESTORE, Store, stored_links
+from cawn.serve.store import FILE, RESTORE, LiveStore, stored_links
 
 Array = npt.NDArray[Any]
 Progress = Callable[[int, int], object]  # links loaded so far, and in total
@@ -34,7 +34,7 @@ class LiveState(NamedTuple):
     """What a server works with: a predictor with all stored links, and their store, opened and locked."""
 
     predictor: LinkPredictor
-    store: Store
+    store: LiveStore
 
 
 def open_state(
@@ -68,7 +68,7 @@ def open_state(
     check_threads(threads)
     folder = run / "live" if folder is None else check_path(folder, "folder")
     found = read_run(run, verify=verify, in_state=holds_state(folder))
-    store = Store(folder)
+    store = LiveStore(folder)
     try:
         _bind(store, found, run, replica)
         events, names = _links(store, found)
@@ -104,7 +104,7 @@ def forget_in_state(run: Path, folder: Path | None, name: Name) -> int:
         store.close()
 
 
-def _bind(store: Store, run: StoredRun, folder: Path, replica: bool | None) -> None:
+def _bind(store: LiveStore, run: StoredRun, folder: Path, replica: bool | None) -> None:
     """Begin a state with the links of its run, or refuse one that belongs to another run."""
     identity, held = _identity(run, folder), store.fact("run")
     if held is None:
@@ -134,7 +134,7 @@ def _identity(run: StoredRun, folder: Path) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _links(store: Store, run: StoredRun) -> tuple[Events, NameIndex]:
+def _links(store: LiveStore, run: StoredRun) -> tuple[Events, NameIndex]:
     """The links of a store in the order of time, and the names of its nodes."""
     form = run.form
     try:
@@ -152,7 +152,7 @@ def _links(store: Store, run: StoredRun) -> tuple[Events, NameIndex]:
     return events, names
 
 
-def _calibration(store: Store) -> RollingCalibration | None:
+def _calibration(store: LiveStore) -> RollingCalibration | None:
     """The calibration that was used last, if it is not that of the run."""
     if (held := store.fact("calibration")) is None:
         return None

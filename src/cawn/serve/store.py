@@ -91,7 +91,7 @@ class Stored(NamedTuple):
         return len(self.columns["src"]), len(self.names), *blobs, _crc(blobs)
 
 
-class Store:
+class LiveStore:
     """The store in a folder, used by one process at a time, and by any thread.
 
     Args:

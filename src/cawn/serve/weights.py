@@ -17,7 +17,7 @@ from torch import Tensor
 from cawn.errors import QueryError
 from cawn.learn.calibration import RollingCalibration
 from cawn.predictor import LinkPredictor
-from cawn.serve.store import Store
+from cawn.serve.store import LiveStore
 
 Weights = dict[str, Tensor]
 
@@ -25,7 +25,7 @@ Weights = dict[str, Tensor]
 class KeptWeights:
     """The numbered weights in a store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: LiveStore) -> None:
         self._store = store
 
     def numbers(self) -> list[int]:

@@ -15,11 +15,11 @@ from typing import Any, Literal, TypeVar, get_args
 from cawn.checks import check_choice, check_integer
 from cawn.data.forms import Arrivals
 from cawn.data.hashing import digest
-from cawn.data.updates import LateLinks, NewLinks, Rules
+from cawn.data.updates import LateLinks, NewLinks, UpdateRules
 from cawn.errors import CawnError, QueryError, StorageError, brief, reason
-from cawn.predictor import Extension, LinkPredictor
-from cawn.serve.links import Links
-from cawn.serve.store import KeyUse, Offsets, Receipt, Store, added_links, stored_links
+from cawn.predictor import LinkPredictor, NextSnapshot
+from cawn.serve.links import SubmittedLinks
+from cawn.serve.store import KeyUse, LiveStore, Offsets, Receipt, added_links, stored_links
 
 __all__ = ["KeyConflict", "Late", "LateLinks", "QueueFull", "Receipt", "Writer"]
 
@@ -69,7 +69,7 @@ class Writer:
     def __init__(
         self,
         predictor: LinkPredictor,
-        store: Store,
+        store: LiveStore,
         *,
         late: Late = "insert",
         max_ahead: float | None = None,
@@ -78,7 +78,7 @@ class Writer:
     ) -> None:
         check_choice(late, "late", get_args(Late))
         self._predictor, self._store = predictor, store
-        self._rules = Rules(late=late == "insert", max_ahead=max_ahead)
+        self._rules = UpdateRules(late=late == "insert", max_ahead=max_ahead)
         self.max_queue = check_integer(max_queue, "max_queue", 1)
         self.max_queue_bytes = check_integer(max_queue_bytes, "max_queue_bytes", 1)
         self.observers: list[Callable[[NewLinks], object]] = []  # called by the writer thread; must be quick
@@ -102,7 +102,12 @@ class Writer:
             self._thread.join()
 
     def submit(
-        self, links: Links, *, key: str | None = None, offsets: Offsets | None = None, clock: float | None = None
+        self,
+        links: SubmittedLinks,
+        *,
+        key: str | None = None,
+        offsets: Offsets | None = None,
+        clock: float | None = None,
     ) -> Future[Receipt]:
         """Queue links; the future returns the receipt once they are on disk and visible to the next query.
 
@@ -283,7 +288,7 @@ class Writer:
         if new is not None and len(new):
             self._observe(new, extension.base.watermark)
 
-    def _publish(self, extension: Extension) -> None:
+    def _publish(self, extension: NextSnapshot) -> None:
         """Let queries see what was stored; nothing more is written if that fails."""
         try:
             self._predictor.publish(extension)

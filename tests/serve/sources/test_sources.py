@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import cawn
-from cawn.serve.links import Links
+from cawn.serve.links import SubmittedLinks
 from cawn.serve.sources.entries import RejectedEntries, as_columns, as_link
 from cawn.serve.sources.pump import Pumps, open_source
 from cawn.serve.sources.urls import SourceUrl
@@ -89,8 +89,10 @@ def test_columns() -> None:
     """U1: attributes may be given by name."""
     plain = as_link(b'{"src": "a", "dst": 2, "t": 5}')
     by_name = as_link(b'{"src": "b", "dst": 2, "t": 7, "id": 7, "attributes": {"amount": 1.5}}')
-    assert as_columns([plain]) == Links(["a"], [2], [5])
-    assert as_columns([plain, by_name]) == Links(["a", "b"], [2, 2], [5, 7], [None, {"amount": 1.5}], [None, 7])
+    assert as_columns([plain]) == SubmittedLinks(["a"], [2], [5])
+    assert as_columns([plain, by_name]) == SubmittedLinks(
+        ["a", "b"], [2, 2], [5, 7], [None, {"amount": 1.5}], [None, 7]
+    )
     assert len(as_columns([])) == 0
 
 

@@ -10,14 +10,14 @@ import pytest
 import cawn
 from cawn.learn import metrics
 from cawn.studies.tuning.objective import Objective, metric_function
-from cawn.studies.tuning.plan import Plan
+from cawn.studies.tuning.plan import SearchPlan
 from cawn.studies.tuning.trials import SharedStudy
 from small_study import Pretended, plan
 
 pytest.importorskip("optuna")
 
 
-def objective(network: cawn.Events, given: Plan) -> Objective:
+def objective(network: cawn.Events, given: SearchPlan) -> Objective:
     return Objective(network, given, "cpu", 1)
 
 
@@ -64,7 +64,7 @@ def test_ranks_among_destinations_that_validation_may_know(metric: str, network)
 
 
 class Failing(Pretended):
-    def __init__(self, given: Plan, error: Exception) -> None:
+    def __init__(self, given: SearchPlan, error: Exception) -> None:
         super().__init__(given)
         object.__setattr__(self, "error", error)
 

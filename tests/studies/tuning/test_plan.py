@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import cawn
-from cawn.studies.tuning.plan import FILE, Plan, join, read_study
+from cawn.studies.tuning.plan import FILE, SearchPlan, join, read_study
 from cawn.studies.tuning.space import parse_space
 from small_study import QUICK, plan
 
@@ -16,7 +16,7 @@ pytest.importorskip("optuna")
 
 def test_a_plan_survives_json() -> None:
     given = replace(plan(), task=cawn.Task(split=cawn.TimeSplit(train_share=0.5)))
-    assert Plan.from_dict(given.to_dict()) == given
+    assert SearchPlan.from_dict(given.to_dict()) == given
 
 
 @pytest.mark.parametrize(

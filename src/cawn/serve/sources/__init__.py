@@ -33,7 +33,7 @@ class StreamEntry(NamedTuple):
     content: Any  # JSON as bytes, or fields
 
 
-class Source(Protocol):
+class LinkSource(Protocol):
     """A stream of links. Used by one thread; the attributes may be read by others.
 
     Any method may raise. `close` and then `read` starts again after the last commit.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from cawn.data.names import Name
 from cawn.errors import brief
 from cawn.files import storing, write_text
-from cawn.serve.links import Links
+from cawn.serve.links import SubmittedLinks
 
 REJECTED, OLDER = "rejected.jsonl", "rejected.1.jsonl"
 MAX_BYTES = 64 << 20  # of a file of rejected entries; a full one becomes the older file
@@ -32,7 +32,7 @@ _MEMBERS: dict[str, tuple[Any, str]] = {
 }
 
 
-class Link(NamedTuple):
+class EntryLink(NamedTuple):
     src: Name
     dst: Name
     t: int | float | str
@@ -40,7 +40,7 @@ class Link(NamedTuple):
     id: str | int | None
 
 
-def as_link(content: Any) -> Link:
+def as_link(content: Any) -> EntryLink:
     """The link in the JSON or the fields of an entry; ValueError if it is not one."""
     found = _from_fields(content) if isinstance(content, Mapping) else _from_json(content)
     for name, (kinds, remedy) in _MEMBERS.items():
@@ -49,16 +49,16 @@ def as_link(content: Any) -> Link:
             raise ValueError(f"{name} is missing")
         if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
             raise ValueError(f"{name} is {brief(value)}: {remedy}")
-    return Link(*map(found.get, _MEMBERS))  # type: ignore[arg-type]
+    return EntryLink(*map(found.get, _MEMBERS))  # type: ignore[arg-type]
 
 
-def as_columns(links: Sequence[Link]) -> Links:
+def as_columns(links: Sequence[EntryLink]) -> SubmittedLinks:
     """Links as columns."""
     if not links:
-        return Links([], [], [], [])
+        return SubmittedLinks([], [], [], [])
     src, dst, t, attributes, ids = (list(column) for column in zip(*links, strict=True))
     given = (column if any(each is not None for each in column) else None for column in (attributes, ids))
-    return Links(src, dst, t, *given)
+    return SubmittedLinks(src, dst, t, *given)
 
 
 def shown(content: Any) -> Any:

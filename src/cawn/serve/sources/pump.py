@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cawn.errors import CawnError, DataError, QueryError, one_line, printable
-from cawn.serve.sources import Source, Stored, StreamEntry
-from cawn.serve.sources.entries import Link, RejectedEntries, as_columns, as_link
+from cawn.serve.sources import LinkSource, Stored, StreamEntry
+from cawn.serve.sources.entries import EntryLink, RejectedEntries, as_columns, as_link
 from cawn.serve.store import Receipt
 from cawn.serve.writer import LateLinks, QueueFull
 
@@ -27,7 +27,7 @@ STOPPING = 5.0  # seconds that a stop waits for the batch in progress
 _log = logging.getLogger(__name__)
 
 Submit = Callable[..., "Future[Receipt]"]
-Part = list[tuple[StreamEntry, Link | None]]  # entries with their links; None for those that are rejected
+Part = list[tuple[StreamEntry, EntryLink | None]]  # entries with their links; None for those that are rejected
 
 
 class Pump:
@@ -43,7 +43,7 @@ class Pump:
     """
 
     def __init__(
-        self, source: Source, submit: Submit, rejected: RejectedEntries, *, back_off: tuple[float, float] = BACK_OFF
+        self, source: LinkSource, submit: Submit, rejected: RejectedEntries, *, back_off: tuple[float, float] = BACK_OFF
     ) -> None:
         self.source = source
         self._submit, self._rejected, self._back_off = submit, rejected, back_off
@@ -123,7 +123,7 @@ class Pump:
         self._last_error = said
         self.source.close()
 
-    def _link(self, entry: StreamEntry) -> Link | None:
+    def _link(self, entry: StreamEntry) -> EntryLink | None:
         try:
             return as_link(entry.content)
         except ValueError as error:
@@ -209,7 +209,7 @@ class _StoppedError(Exception):
     """The pump was stopped before a batch was stored."""
 
 
-def open_source(url: str, stored: Stored, *, replica: bool = False) -> Source:
+def open_source(url: str, stored: Stored, *, replica: bool = False) -> LinkSource:
     """The stream of a URL; see redis.py and kafka.py. It connects at the first read.
 
     Args:

@@ -49,7 +49,7 @@ from cawn.studies.study import POLL, Display, failure_of, refuse_other
 from cawn.studies.tuning.journal import import_optuna
 from cawn.studies.tuning.objective import Objective
 from cawn.studies.tuning.outcome import Tuned, conclude
-from cawn.studies.tuning.plan import FILE, METRICS, Plan, join
+from cawn.studies.tuning.plan import FILE, METRICS, SearchPlan, join
 from cawn.studies.tuning.report import write_report
 from cawn.studies.tuning.space import Space, default_space, parse_space
 from cawn.studies.tuning.trials import SharedStudy, ranking, where_stopped
@@ -134,7 +134,7 @@ def tune(
     check_study(config, out=out, trials=trials, jobs=jobs)
     seeds = tuple(check_seeds(search.seeds))
     parts = [splits.split(events, task, seed=each) for each in seeds]  # raises DataError if there are too few links
-    plan = Plan(config, search.space_for(config), search.metric, seeds, search.seed, parts[0].task)
+    plan = SearchPlan(config, search.space_for(config), search.metric, seeds, search.seed, parts[0].task)
     place, timeout = str(pick_device(device)), search.timeout
     session = _Session(events, plan, check_path(out, "out"), int(trials), timeout, place, threads, int(jobs))
     return session.run(Display("tuning", session.total, "trial", quiet=quiet))
@@ -155,7 +155,7 @@ class _Session:
     """The work of one call of `tune` on a study."""
 
     events: Events
-    plan: Plan
+    plan: SearchPlan
     folder: Path
     total: int
     timeout: float | None
@@ -242,7 +242,7 @@ def line_about(study: SharedStudy, number: int) -> str:
 
 def work_here(
     folder: Path,
-    plan: Plan,
+    plan: SearchPlan,
     entry: systems.Entry,
     links: str,
     device: str,

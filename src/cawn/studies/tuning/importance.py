@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from cawn.studies.tuning.journal import import_optuna, quiet_optuna
-from cawn.studies.tuning.plan import Plan
+from cawn.studies.tuning.plan import SearchPlan
 from cawn.studies.tuning.trials import Trial
 
 FEWEST = 4  # complete trials
 
 
-def importances(plan: Plan, trials: list[Trial]) -> dict[str, float]:
+def importances(plan: SearchPlan, trials: list[Trial]) -> dict[str, float]:
     """The importance of each parameter, from 0 to 1, summing to 1, by PED-ANOVA on the complete trials.
 
     Empty if these are too few, or do not differ. Parameters that not all of them have are left out.

@@ -25,7 +25,7 @@ from cawn.learn.ranking import random_candidates, rank_among
 from cawn.learn.reporting import Listener, Progress
 from cawn.learn.task import Task
 from cawn.learn.trainer import Trainer
-from cawn.studies.tuning.plan import Plan
+from cawn.studies.tuning.plan import SearchPlan
 from cawn.studies.tuning.trials import Claim, SharedStudy, Trial, clear_crashes
 from cawn.systems.settings import Settings
 
@@ -39,7 +39,7 @@ class Objective:
     """Trains and validates settings on one network."""
 
     events: Events
-    plan: Plan
+    plan: SearchPlan
     device: Device
     threads: int | None
 

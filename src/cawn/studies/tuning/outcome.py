@@ -16,7 +16,7 @@ from cawn.learn.runs import read_record
 from cawn.progress import Report
 from cawn.studies.tuning.importance import importances
 from cawn.studies.tuning.objective import Objective
-from cawn.studies.tuning.plan import Plan
+from cawn.studies.tuning.plan import SearchPlan
 from cawn.studies.tuning.trials import SharedStudy, Trial, ranking
 from cawn.systems.settings import Settings
 
@@ -29,7 +29,7 @@ class Tuned:
     """
 
     folder: Path
-    plan: Plan = field(repr=False)
+    plan: SearchPlan = field(repr=False)
     trials: list[Trial] = field(repr=False)
     default: Trial  # the first trial, with the settings that the study started from
     best: Trial

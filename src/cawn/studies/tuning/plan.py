@@ -28,7 +28,7 @@ FILE, JOURNAL = "study.json", "study.journal"
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """A study: settings to start from, the space to search, and how trials are measured."""
 
     config: Settings  # of the first trial; settings that are not searched keep its values
@@ -71,7 +71,7 @@ class Plan:
         return plain
 
     @classmethod
-    def from_dict(cls, found: dict[str, Any]) -> Plan:
+    def from_dict(cls, found: dict[str, Any]) -> SearchPlan:
         """The inverse of `to_dict`."""
         config = systems.settings_type(found["system"]).from_dict(found["config"])
         return cls(
@@ -84,7 +84,7 @@ class Plan:
         )
 
 
-def join(folder: Path, plan: Plan, events: Events) -> list[str]:
+def join(folder: Path, plan: SearchPlan, events: Events) -> list[str]:
     """Create the folder of a study, or check that the study in it is the same one.
 
     Returns a line for each version that differs from the one the study was begun with.

@@ -20,7 +20,7 @@ from cawn.errors import QueryError, StorageError
 from cawn.files import LOCK, FileLock, FolderInUseError, FolderLock, make_folder, storing, write_text
 from cawn.kernels.rng import seed_for
 from cawn.studies.tuning.journal import RESTORE, import_optuna, open_study, quiet_optuna
-from cawn.studies.tuning.plan import JOURNAL, Plan
+from cawn.studies.tuning.plan import JOURNAL, SearchPlan
 from cawn.systems.settings import Settings
 
 KEPT = 3  # trials whose weights are kept, in addition to the first
@@ -63,7 +63,7 @@ class Claim:
 class SharedStudy:
     """The study in a folder."""
 
-    def __init__(self, folder: Path, plan: Plan) -> None:
+    def __init__(self, folder: Path, plan: SearchPlan) -> None:
         self.folder, self.plan = folder, plan
         optuna = import_optuna()
         with self._locked():
@@ -275,7 +275,7 @@ def ranking(trials: list[Trial]) -> list[Trial]:
     return sorted(complete, key=lambda trial: (-(trial.value or 0.0), trial.number))
 
 
-def where_stopped(plan: Plan, trial: Trial) -> str:
+def where_stopped(plan: SearchPlan, trial: Trial) -> str:
     """The seed and epoch at which a trial was pruned. Its value there is not comparable with those of other steps."""
     index, epoch = divmod(max(trial.curve) - 1, plan.config.epochs)
     return f"seed {plan.seeds[index]}, epoch {epoch + 1}"
