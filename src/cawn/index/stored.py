@@ -83,8 +83,9 @@ def _check_kind(index: Index, kind: Kind) -> None:
     if kind.keyed:
         keys = columns["keys"]
         require(bool((keys[1:] > keys[:-1]).all()), f"{kind.name}.keys are not sorted")
-        check_range(columns["slots"], f"{kind.name}.slots", FREE, len(keys))
-        require(np.count_nonzero(columns["slots"] >= 0) == len(keys), f"{kind.name}.slots are damaged")
+        taken = columns["slots"][columns["slots"] != FREE]
+        sound = len(taken) == len(keys) and (not len(keys) or 0 <= taken.min() <= taken.max() < len(keys))
+        require(bool(sound), f"{kind.name}.slots are damaged")
 
 
 def check_sums(values: Array, name: str, low: float, high: float) -> None:
