@@ -9,7 +9,9 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def example(name: str) -> ModuleType:
-    """An example, imported under its name."""
+    """An example, imported once under its name."""
+    if name in sys.modules:
+        return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

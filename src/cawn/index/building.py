@@ -103,7 +103,7 @@ def _build_chain(
         columns = empty_columns(kind, size, 0, len(kind.decays(alphas, decay)), room=room)
         for name, values in zip(kind.columns, (link, *rest), strict=True):
             columns[name][position] = values
-        build_sums(kind, span, columns, events.t, kind.decays(alphas, decay), threads)
+        build_sums(kind, span, columns, size, events.t, kind.decays(alphas, decay), threads)
         if kind.keyed:
             columns["keys"], columns["slots"] = keys, hash_table(keys, 2 * len(keys) if room else 0)
         found[kind.name] = {"span": span} | columns
@@ -133,7 +133,7 @@ def _build_nodes(events: Events, alphas: Array, decay: float, threads: int | Non
     if room:
         columns[TAILS] = np.zeros((num_nodes, len(alphas)))
     build_logsums(span, time, alphas, logsum, threads, columns.get(TAILS))
-    build_sums(NODES, span, columns, events.t, decays, threads)
+    build_sums(NODES, span, columns, size, events.t, decays, threads)
     return {"span": span} | columns
 
 
@@ -159,9 +159,12 @@ def build_logsums(
     in_parallel(fill, _tasks(span), threads)
 
 
-def build_sums(kind: Kind, span: Array, columns: Columns, t: Array, decays: Array, threads: int | None) -> None:
-    """Compute the sums of lists at the end of their blocks."""
-    known, link, sums = np.zeros(len(span), np.int64), link_column(columns), columns["sums"]
+def build_sums(
+    kind: Kind, span: Array, columns: Columns, size: int, t: Array, decays: Array, threads: int | None
+) -> None:
+    """Compute the sums of lists, which have `size` entries, at the end of their blocks."""
+    known, sums = np.zeros(len(span), np.int64), columns["sums"]
+    link = np.ascontiguousarray(link_column(columns)[:size])  # for which there is compiled code already
 
     def fill(first: int, last: int) -> None:
         kernels.fill_sums(span[first:last], known[first:last], link, t, decays, kind.bits, sums)
