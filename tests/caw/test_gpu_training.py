@@ -88,7 +88,7 @@ def test_both_processors_learn_the_same_law(tmp_path: Path) -> None:
     for one, other in (("cuda", "cpu"), ("cpu", "cuda")):  # a run can be used on any device, wherever it was trained
         again = cawn.evaluate(tmp_path / one, device=other)
         saved = json.loads((tmp_path / one / "results.json").read_text())
-        for mine, theirs in zip(again, saved, strict=True):
+        for mine, theirs in zip(again.tests, saved, strict=True):
             assert mine["model"]["auc"] == pytest.approx(theirs["model"]["auc"], abs=2e-3)
         pairs = events.src[-50:], events.dst[-50:], events.t[-50:] + 1
         predictors = [cawn.LinkPredictor.load(tmp_path / one, device=device) for device in ("cuda", "cpu")]
