@@ -1,0 +1,1 @@
+"""The systems that CAW-N is compared with: one file each, known to the registry alone."""
