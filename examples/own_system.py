@@ -39,9 +39,9 @@ class SharedNeighbours(NeighbourSystem):
         links = [past.recent(node, visible, self.config.recent) for node in (src, dst)]  # [B, k] each
         features = []
         for one, other, node in zip(links, links[::-1], (dst, src), strict=True):
-            new = torch.where(one.mask, 1 / (1 + self.gaps(t, one).float()).log1p(), 0.0)  # [B, k]
-            both = (one.nodes[:, :, None] == other.nodes[:, None, :]) & other.mask[:, None, :]  # [B, k, k]
-            features += [new, new * (one.nodes == node[:, None]), new * both.any(dim=2)]
+            recency = torch.where(one.mask, 1 / (1 + self.gaps(t, one).float()).log1p(), 0.0)  # [B, k]
+            shared = (one.nodes[:, :, None] == other.nodes[:, None, :]) & other.mask[:, None, :]  # [B, k, k]
+            features += [recency, recency * (one.nodes == node[:, None]), recency * shared.any(dim=2)]
         return self.module(torch.cat(features, dim=1)).squeeze(1)
 
 

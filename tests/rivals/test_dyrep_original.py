@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 import cawn
-from cawn.data.ties import in_canonical_order
 from cawn.rivals.dyrep_original import (
     DyRepOriginal,
     Intensity,
@@ -157,16 +156,6 @@ def test_losses_and_gradients_are_those_of_the_equations() -> None:
         gradients = [torch.autograd.grad(loss, list(weights.values())) for loss in (found, expected)]
         for name, one, other in zip(weights, *gradients, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5, err_msg=name)
-
-
-def test_a_prefix_may_end_between_simultaneous_links() -> None:
-    events = in_canonical_order(random_events(4, num_links=90, span=12))
-    system = trained(events).system
-    scorer = system.scorer(events)
-    for visible in np.flatnonzero(events.t[1:] == events.t[:-1])[20::13] + 1:
-        src, dst, t = np.array([1, 2, 3]), np.array([3, 1, 2]), np.full(3, events.t[-1] + 1)
-        found = scorer.score_after(src, dst, t, np.full(3, visible))
-        assert_same_scores(found, system.scorer(events[:visible])(src, dst, t))
 
 
 def test_the_logarithm_of_an_intensity_stays_finite() -> None:

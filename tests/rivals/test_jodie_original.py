@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 import cawn
-from cawn.data.ties import in_canonical_order
 from cawn.rivals.jodie_original import JodieOriginal
 from networks import random_events, with_columns
 from rivals.past_by_reading import briefly_trained, moments
@@ -128,16 +127,6 @@ def test_scores_and_losses_are_those_of_the_equations(attributes: bool) -> None:
         gradients = [torch.autograd.grad(loss, list(weights.values())) for loss in (found, losses.mean())]
         for name, one, other in zip(weights, *gradients, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5, err_msg=name)
-
-
-def test_a_prefix_may_end_between_simultaneous_links() -> None:
-    events = in_canonical_order(random_events(4, num_links=90, span=12))
-    system = trained(events).system
-    scorer = system.scorer(events)
-    for visible in np.flatnonzero(events.t[1:] == events.t[:-1])[20::13] + 1:
-        src, dst, t = np.array([1, 2, 3]), np.array([3, 1, 2]), np.full(3, events.t[-1] + 1)
-        found = scorer.score_after(src, dst, t, np.full(3, visible))
-        assert_same_scores(found, system.scorer(events[:visible])(src, dst, t))
 
 
 def test_a_link_without_weight_changes_the_state_but_not_the_loss() -> None:

@@ -4,7 +4,6 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-import torch
 
 import cawn
 from cawn import systems
@@ -21,7 +20,6 @@ every_system = pytest.mark.parametrize("name", NAMES)
 
 @lru_cache(maxsize=64)
 def case(name: str) -> Case:
-    torch.manual_seed(0)
     return Case(small(name, lr=0.01), random_network())
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 
 
-class AttentivePooling(nn.Module):
+class AttentivePooling(nn.Module, ABC):
     """Replaces each encoded walk by a function of all walks of its set, `mix`, then takes the mean."""
 
+    @abstractmethod
     def mix(self, walks: Tensor, log_weight: Tensor | None) -> Tensor:
         """Each walk after attention to all walks of its set: [sets, n, d] to [sets, n, d].
 
         `log_weight` [sets, n] is added to the attention scores: log m_j, up to a constant, if walk j occurs m_j times.
         """
-        raise NotImplementedError
 
     def forward(self, walks: Tensor) -> Tensor:
         """All walks of each set: [sets, M, d] to [sets, d]."""

@@ -164,7 +164,7 @@ def build_sums(
 ) -> None:
     """Compute the sums of lists, which have `size` entries, at the end of their blocks."""
     known, sums = np.zeros(len(span), np.int64), columns["sums"]
-    link = np.ascontiguousarray(link_column(columns)[:size])  # for which there is compiled code already
+    link = np.ascontiguousarray(link_column(columns)[:size])  # contiguous in all kinds: compiled once
 
     def fill(first: int, last: int) -> None:
         kernels.fill_sums(span[first:last], known[first:last], link, t, decays, kind.bits, sums)
